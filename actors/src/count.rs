@@ -1,0 +1,125 @@
+//! Counters that the hot path can afford: plain per-worker cells, read by whoever scrapes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// One worker's counters. Written by its thread only, so an update is a plain load and store.
+        #[derive(Debug, Default)]
+        pub struct WorkerCounters { $($(#[doc = $doc])+ pub $name: Counter,)+ }
+
+        impl WorkerCounters {
+            /// Name, meaning and value of each, in a fixed order.
+            pub fn read(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), concat!($($doc),+), self.$name.get()),)+]
+            }
+        }
+    };
+}
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; only the owning thread may.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // One writer: no locked instruction is needed.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+    /// The value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+counters! {
+    /// Datagrams read from the socket.
+    datagrams_received,
+    /// Receive system calls that returned something.
+    receive_calls,
+    /// Datagrams sent.
+    datagrams_sent,
+    /// Send system calls.
+    send_calls,
+    /// Datagrams that the kernel refused to send.
+    send_errors,
+    /// Datagrams that the kernel dropped because the socket's receive buffer was full.
+    kernel_drops,
+    /// Datagrams that were neither STUN, DTLS, RTP nor RTCP (RFC 7983).
+    dropped_not_ours,
+    /// Datagrams from an address that no transport has proven.
+    dropped_unknown_address,
+    /// STUN messages whose ufrag is not one of ours, or that cannot be read.
+    dropped_bad_stun,
+    /// Datagrams that a transport could not use: failed authentication, malformed.
+    dropped_by_transport,
+    /// RTP packets received from publishers, duplicates included.
+    rtp_received,
+    /// RTP packets dropped because they had been seen before.
+    rtp_duplicates,
+    /// RTP packets dropped because they came too late for the window.
+    rtp_too_late,
+    /// RTP packets forwarded to viewers, retransmissions not counted.
+    rtp_forwarded,
+    /// Retransmissions sent to viewers.
+    rtx_sent,
+    /// Packets that viewers asked for and the ring no longer had.
+    rtx_missed,
+    /// RTCP packets received from viewers.
+    rtcp_received,
+    /// RTCP packets from viewers that could not be read or authenticated.
+    rtcp_bad,
+    /// Key frame requests received from viewers.
+    key_frames_asked,
+    /// Key frame requests passed on to publishers, after coalescing.
+    key_frames_requested,
+    /// Packets acknowledged by transport-wide feedback.
+    twcc_acked,
+    /// Packets reported lost by transport-wide feedback.
+    twcc_lost,
+    /// Messages refused because an actor's queue was full.
+    queue_full,
+    /// Panics caught in sessions.
+    session_panics,
+    /// Panics caught in rooms.
+    room_panics,
+    /// Event streams closed because their reader was too slow.
+    event_streams_too_slow,
+    /// Wake-ups of timers.
+    timer_wakeups,
+    /// Rounds of the worker's loop.
+    rounds,
+    /// Joins answered.
+    joins_answered,
+    /// Transports that came up (DTLS).
+    joins_connected,
+    /// Joins that never came up.
+    joins_failed,
+}
+
+/// A reading of a whole node.
+#[derive(Debug, Clone, Default)]
+pub struct NodeCounts {
+    /// Per worker: name, meaning, value of each counter.
+    pub workers: Vec<Vec<(&'static str, &'static str, u64)>>,
+    /// Rooms open, by kind label.
+    pub rooms: Vec<(&'static str, u64)>,
+    /// Sessions per worker.
+    pub sessions: Vec<u64>,
+    /// Transports per worker.
+    pub transports: Vec<u64>,
+    /// Participants that left, by reason label.
+    pub left: Vec<(&'static str, u64)>,
+    /// Timer wake-ups by reason label.
+    pub wakeups: Vec<(&'static str, u64)>,
+    /// Depth of actors' queues: name, messages waiting.
+    pub queues: Vec<(&'static str, u64)>,
+    /// Actors made anew after a panic.
+    pub restarts: u64,
+    /// Worker threads that died.
+    pub workers_lost: u64,
+    /// How long joins took from the answer to DTLS, in milliseconds: upper bounds and cumulative counts.
+    pub join_ms: Vec<(u64, u64)>,
+}

@@ -1,0 +1,5 @@
+//! av1
+/// x
+pub fn starts_key_frame(_: &[u8]) -> bool {
+    false
+}

@@ -1,0 +1,5 @@
+//! h264
+/// x
+pub fn starts_key_frame(_: &[u8]) -> bool {
+    false
+}

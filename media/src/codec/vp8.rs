@@ -1,0 +1,5 @@
+//! vp8
+/// x
+pub fn starts_key_frame(_: &[u8]) -> bool {
+    false
+}

@@ -1,0 +1,10 @@
+//! The send side of one viewer: from a shared packet to a protected datagram, and back from its reports.
+
+/// Where finished datagrams go. One sink writes to one destination; the worker behind it gathers runs of
+/// equal size into one GSO send.
+pub trait PacketSink {
+    /// The buffer to append one datagram to. Whatever was in it before must stay.
+    fn buffer(&mut self) -> &mut Vec<u8>;
+    /// The datagram that begins at `start` in the buffer is complete.
+    fn finish(&mut self, start: usize);
+}
