@@ -31,6 +31,13 @@ pub struct SrtpKeys {
     pub receive_salt: Vec<u8>,
 }
 
+impl std::fmt::Debug for SrtpKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Keys are never printed.
+        f.debug_struct("SrtpKeys").field("profile", &self.profile).finish_non_exhaustive()
+    }
+}
+
 /// One section (m-line) as it was answered.
 #[derive(Debug, Clone)]
 pub struct Section {
