@@ -3,3 +3,4 @@
 pub mod api;
 pub mod count;
 pub mod node;
+pub mod worker;
