@@ -10,5 +10,6 @@ pub mod room;
 pub mod runtime;
 pub mod session;
 pub mod shell;
+pub mod sim;
 pub mod supervisor;
 pub mod worker;
