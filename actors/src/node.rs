@@ -13,7 +13,7 @@ use rondo_media::sdp::fragment::Fragment;
 use rondo_media::sdp::{Offer, SdpRefusal};
 use rondo_media::transport::{Accept, Answer, Role, Shared, Transport};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -41,6 +41,8 @@ pub struct Inner {
     pub draining: AtomicBool,
     /// When the node started.
     pub started_at: Instant,
+    /// The workers' threads, until they are stopped.
+    pub threads: Mutex<Option<runtime::Threads>>,
 }
 
 /// What doors and metrics need of one worker.
@@ -394,6 +396,12 @@ impl Node {
         if self.inner.supervisor.tell(SupervisorMsg::Drain(reply)).is_ok() {
             let _ = tokio::time::timeout(within, done).await;
         }
+    }
+
+    /// Ends the workers' threads; call it after [`Node::drain`]. Nothing can be asked of the node afterwards.
+    pub async fn stop(&self) {
+        let inner = self.inner.clone();
+        let _ = tokio::task::spawn_blocking(move || inner.stop_threads()).await;
     }
 }
 
