@@ -85,6 +85,8 @@ counters! {
     session_panics,
     /// Panics caught in rooms.
     room_panics,
+    /// Panics caught in the worker's loop.
+    loop_panics,
     /// Event streams closed because their reader was too slow.
     event_streams_too_slow,
     /// Wake-ups of timers.

@@ -9,17 +9,17 @@ use crate::room::{Room, RoomMsg, RoomSeed};
 use crate::session::SessionMsg;
 use crate::shell::{Alarm, Ending, Receive, Shell, Woken};
 use crate::supervisor::{Placer, Supervisor, SupervisorCounts, SupervisorMsg};
-use crate::worker::drive::{Core, Waker, drive};
+use crate::worker::drive::{Core, Wake, drive};
 use crate::worker::ingress::Ingress;
 use crate::worker::outbox::Outbox;
 use crate::worker::pin::spawn_arbiter;
-use crate::worker::socket::{MediaSocket, RecvBatch};
+use crate::worker::socket::{MediaSender, MediaSocket, RecvBatch};
 use crate::worker::wheel::{TimerKey, WakeCounts};
 use rondo_media::ids::{Random, RoomId};
 use rondo_media::transport::Shared;
 use rondo_media::units::{Deadline, WallClock, Why};
-use std::cell::{OnceCell, RefCell};
-use std::net::SocketAddr;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,8 +32,8 @@ pub const SUPERVISOR_QUEUE: usize = 16_384;
 pub const ROOM_QUEUE: usize = 4_096;
 /// Messages that may wait for a session: about a second of what a viewer of a large room gets.
 pub const SESSION_QUEUE: usize = 1_024;
-/// Messages that may wait for a worker; it gets one flush per round.
-const WORKER_QUEUE: usize = 1_024;
+/// Messages that may wait for a worker's own actor, which is told little.
+const WORKER_QUEUE: usize = 64;
 /// How often each worker is asked whether it lives.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 /// Silence after which a worker that cannot be told anything any more is given up.
@@ -51,15 +51,13 @@ impl Random for SystemRandom {
 
 /// Messages to a worker's own actor.
 pub enum WorkerMsg {
-    /// Send what is in the outbox.
-    Flush,
     /// Do you live?
     Ping(Reply<()>),
     /// A room of this worker died: its sessions end.
     CloseSessions(RoomId),
 }
 
-/// A worker's own actor: sends the outbox after the actors that filled it have run.
+/// A worker's own actor: answers for the thread, and ends what a dead room leaves behind.
 pub struct Worker {
     local: Rc<Local>,
 }
@@ -68,7 +66,6 @@ impl Receive for Worker {
     type Msg = WorkerMsg;
     fn receive(&mut self, _now: Instant, msg: WorkerMsg) {
         match msg {
-            WorkerMsg::Flush => self.local.flush(),
             WorkerMsg::Ping(reply) => reply.answer(()),
             WorkerMsg::CloseSessions(room) => close_sessions(&self.local, room),
         }
@@ -130,55 +127,70 @@ impl Alarm for NoAlarm {
 }
 
 struct ActixHost {
-    socket: Rc<MediaSocket>,
-    counters: Arc<WorkerCounters>,
-    waker: Waker,
-    worker: OnceCell<Port<WorkerMsg>>,
+    sender: RefCell<MediaSender>,
+    wake: Wake,
 }
 
-impl Host for Rc<ActixHost> {
+impl Host for ActixHost {
     fn session(&self, local: &Rc<Local>, make: MakeSession, on_end: OnEnd) -> Port<SessionMsg> {
         let local = local.clone();
         Shell::start(SESSION_QUEUE, make, move |wakes| WheelAlarm::boxed(local, wakes), on_end)
     }
 
     fn flush_soon(&self) {
-        let told = self.worker.get().map(|worker| worker.tell(WorkerMsg::Flush));
-        if let Some(Err(Refused::Full(_))) = told {
-            // Nothing is lost: the next round of the loop flushes what it finds.
-            self.counters.queue_full.add(1);
-        }
+        // The loop's turn comes after those of the actors that wait for theirs: one send for all of them.
+        self.wake.wake();
     }
 
     fn send(&self, outbox: &mut Outbox) {
-        self.socket.send(outbox, &self.counters);
+        self.sender.borrow_mut().send(outbox);
         outbox.clear();
     }
 
     fn wake_earlier(&self) {
-        self.waker.wake();
+        self.wake.wake();
     }
 }
 
-struct RoundCore {
+/// What the worker's loop drives. A panic in here must not end the loop: sockets and sessions stay.
+struct Round {
     local: Rc<Local>,
     ingress: Ingress,
+    port: u16,
+    any: IpAddr,
 }
 
-impl Core for RoundCore {
-    fn datagrams(&mut self, _now: Instant, batch: &RecvBatch) {
-        for datagram in batch.datagrams() {
-            self.ingress.datagram(datagram.from, datagram.to, datagram.bytes);
+impl Round {
+    fn guarded(&mut self, what: &'static str, f: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| f(self))).is_err() {
+            self.local.counters.loop_panics.add(1);
+            tracing::error!(worker = self.local.worker, what, "worker loop panicked; it goes on");
+            self.ingress = Ingress::new(self.local.clone());
         }
-        self.ingress.deliver();
+    }
+}
+
+impl Core for Round {
+    fn next_deadline(&mut self) -> Option<Instant> {
+        self.local.next_deadline()
     }
 
     fn expire(&mut self, now: Instant, due: &mut Vec<(TimerKey, Why)>) {
-        self.local.expire(now, due);
+        self.guarded("timers", |round| round.local.expire(now, due));
     }
 
-    fn next_deadline(&mut self) -> Option<Instant> {
-        self.local.next_deadline()
+    fn datagrams(&mut self, _now: Instant, batch: &mut RecvBatch) {
+        self.guarded("datagrams", |round| {
+            for datagram in batch.drain() {
+                let to = SocketAddr::new(datagram.to.unwrap_or(round.any), round.port);
+                round.ingress.datagram(datagram.from, to, datagram.bytes);
+            }
+            round.ingress.deliver();
+        });
+    }
+
+    fn flush(&mut self, _now: Instant) {
+        self.guarded("flush", |round| round.local.flush());
     }
 }
 
@@ -224,18 +236,16 @@ fn here() -> Rc<Local> {
     local.unwrap_or_else(|| unreachable!("rooms are started on worker threads only, and those set it first"))
 }
 
-/// What [`Inner`] needs to stop everything.
+/// The workers' threads, until they are stopped.
 pub struct Threads {
     arbiters: Vec<actix::Arbiter>,
-    stop: Arc<AtomicBool>,
-    wakers: Vec<Arc<tokio::sync::Notify>>,
+    stop: tokio::sync::watch::Sender<bool>,
 }
 
 impl Threads {
     /// Ends the workers' loops and their threads; blocks until they have ended.
     pub fn stop(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.wakers.iter().for_each(|waker| waker.notify_one());
+        let _ = self.stop.send(true);
         for arbiter in self.arbiters {
             arbiter.stop();
             let _ = arbiter.join();
@@ -243,25 +253,19 @@ impl Threads {
     }
 }
 
-struct Started {
-    port: Port<WorkerMsg>,
-    waker: Arc<tokio::sync::Notify>,
-}
-
 /// Opens every socket, starts every worker and the supervisor.
 pub async fn start(config: NodeConfig) -> Result<(Inner, Vec<WorkerReport>), StartError> {
     let started_at = Instant::now();
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let wall = WallClock::new(started_at, since_1970);
-    let shared = Shared::new(started_at).map_err(|error| StartError::Crypto(error.to_string()))?;
+    let shared = Shared::new().map_err(|error| StartError::Crypto(error.to_string()))?;
     let sockets = open_sockets(&config.media)?;
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, stopped) = tokio::sync::watch::channel(false);
     let (mut threads, mut handles, mut reports, mut ports) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut wakers = Vec::new();
     for (index, socket) in sockets.into_iter().enumerate() {
         let (arbiter, core) = spawn_arbiter(index, config.media.pin)
             .map_err(|error| StartError::Worker { worker: index, reason: error.to_string() })?;
-        let addr = socket.local_addr();
+        let addr = socket.addr();
         let advertise = config.media.advertise.iter().map(|ip| SocketAddr::new(*ip, addr.port()));
         let handle = WorkerHandle {
             candidates: advertise.collect(),
@@ -275,16 +279,15 @@ pub async fn start(config: NodeConfig) -> Result<(Inner, Vec<WorkerReport>), Sta
             receive_buffer_bytes: socket.receive_buffer_bytes(),
             gso_segments: socket.gso_segments(),
         });
-        let started = start_worker(index, &arbiter, socket, &config, wall, &handle, &stop).await?;
-        ports.push(started.port);
-        wakers.push(started.waker);
+        ports.push(start_worker(index, &arbiter, socket, &config, wall, &handle, stopped.clone()).await?);
         threads.push(arbiter);
         handles.push(handle);
     }
     let counts = Arc::new(SupervisorCounts::new(handles.len()));
     let supervisor = start_supervisor(&config, &threads, &ports, &handles, counts.clone());
     for (index, (port, handle)) in ports.into_iter().zip(&handles).enumerate() {
-        actix_rt::spawn(watch(index, port, handle.answered_at_ms.clone(), started_at, supervisor.clone(), stop.clone()));
+        let answered = handle.answered_at_ms.clone();
+        actix_rt::spawn(watch(index, port, answered, started_at, supervisor.clone(), stopped.clone()));
     }
     let inner = Inner {
         supervisor,
@@ -293,7 +296,7 @@ pub async fn start(config: NodeConfig) -> Result<(Inner, Vec<WorkerReport>), Sta
         counts,
         draining: AtomicBool::new(false),
         started_at,
-        threads: Mutex::new(Some(Threads { arbiters: threads, stop, wakers })),
+        threads: Mutex::new(Some(Threads { arbiters: threads, stop })),
     };
     Ok((inner, reports))
 }
@@ -318,52 +321,33 @@ async fn start_worker(
     config: &NodeConfig,
     wall: WallClock,
     handle: &WorkerHandle,
-    stop: &Arc<AtomicBool>,
-) -> Result<Started, StartError> {
+    mut stopped: tokio::sync::watch::Receiver<bool>,
+) -> Result<Port<WorkerMsg>, StartError> {
     let (limits, times) = (config.limits.clone(), config.rooms.clone());
-    let (counters, wakeups, stop) = (handle.counters.clone(), handle.wakeups.clone(), stop.clone());
+    let (counters, wakeups) = (handle.counters.clone(), handle.wakeups.clone());
+    let any = handle.candidates.first().map_or(config.media.bind, SocketAddr::ip);
     let (started, is_up) = tokio::sync::oneshot::channel();
     arbiter.spawn_fn(move || {
-        let waker = Waker::new();
-        let host = Rc::new(ActixHost {
-            socket: Rc::new(socket),
-            counters: counters.clone(),
-            waker: waker.clone(),
-            worker: OnceCell::new(),
-        });
-        let random = Box::new(SystemRandom);
-        let now = Instant::now();
-        let local =
-            Local::new(index, limits, times, wall, counters, now, wakeups, random, Box::new(host.clone()));
+        let (wake, port) = (Wake::default(), socket.addr().port());
+        let (receiver, sender) = socket.split(counters.clone());
+        let host = ActixHost { sender: RefCell::new(sender), wake: wake.clone() };
+        let (now, random) = (Instant::now(), Box::new(SystemRandom));
+        let local = Local::new(index, limits, times, wall, counters, now, wakeups, random, Box::new(host));
         LOCAL.set(Some(local.clone()));
         let worker = Worker { local: local.clone() };
-        let port = Shell::start(WORKER_QUEUE, |_| worker, |_| Box::new(NoAlarm) as Box<dyn Alarm>, |_| {});
-        let _ = host.worker.set(port.clone());
-        actix_rt::spawn(keep_driving(local, host.socket.clone(), waker.clone(), stop));
-        let _ = started.send(Started { port, waker: waker.notify() });
-    });
-    is_up.await.map_err(|_| StartError::Worker { worker: index, reason: "its thread ended at once".to_owned() })
-}
-
-/// The worker's loop, made anew after a panic with a pause that grows: sessions and sockets stay.
-async fn keep_driving(local: Rc<Local>, socket: Rc<MediaSocket>, waker: Waker, stop: Arc<AtomicBool>) {
-    let mut pause = Duration::from_millis(100);
-    while !stop.load(Ordering::Relaxed) {
-        let core = RoundCore { local: local.clone(), ingress: Ingress::new(local.clone()) };
-        let mut round = Box::pin(drive(core, socket.clone(), waker.clone(), local.counters.clone(), stop.clone()));
-        let ended = std::future::poll_fn(|cx| {
-            match catch_unwind(AssertUnwindSafe(|| round.as_mut().poll(cx))) {
-                Ok(poll) => poll.map(Ok),
-                Err(_) => std::task::Poll::Ready(Err(())),
+        let own = Shell::start(WORKER_QUEUE, |_| worker, |_| Box::new(NoAlarm) as Box<dyn Alarm>, |_| {});
+        let round = Round { ingress: Ingress::new(local.clone()), local, port, any };
+        let stop = async move {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        actix_rt::spawn(async move {
+            if let Err(error) = drive(Rc::new(RefCell::new(round)), receiver, wake, stop).await {
+                tracing::error!(worker = index, %error, "worker loop could not start");
             }
         });
-        if ended.await.is_ok() {
-            return;
-        }
-        tracing::error!(worker = local.worker, pause_ms = pause.as_millis() as u64, "worker loop panicked; it goes on");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(5));
-    }
+        let _ = started.send(own);
+    });
+    is_up.await.map_err(|_| StartError::Worker { worker: index, reason: "its thread ended at once".to_owned() })
 }
 
 fn start_supervisor(
@@ -393,10 +377,10 @@ async fn watch(
     answered_at_ms: Arc<AtomicU64>,
     started_at: Instant,
     supervisor: Port<SupervisorMsg>,
-    stop: Arc<AtomicBool>,
+    stopped: tokio::sync::watch::Receiver<bool>,
 ) {
     let mut silent_since = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
+    while !*stopped.borrow() {
         let (reply, answer) = Reply::pair();
         let told = port.tell(WorkerMsg::Ping(reply));
         if told.is_ok() && matches!(tokio::time::timeout(ASK_EVERY, answer).await, Ok(Ok(()))) {

@@ -7,9 +7,8 @@ use crate::port::{Post, Refused};
 use crate::room::RoomMsg;
 use rondo_media::codec::{Format, Kind};
 use rondo_media::ids::SessionId;
-use rondo_media::receive::clock::TransportClock;
-use rondo_media::receive::key_frames::KeyFrameRequests;
-use rondo_media::receive::stream::{Received, StreamReceiver};
+use rondo_media::packet::StreamClock;
+use rondo_media::receive::{KeyFrameRequests, Received, StreamReceiver, TransportClock};
 use rondo_media::room::TrackKey;
 use rondo_media::transport::ReceivedRtp;
 use rondo_media::units::Deadline;
@@ -70,9 +69,9 @@ impl Publishing {
         }
         let Some(receiver) = &mut section.receiver else { return };
         match receiver.receive(now, packet, &mut self.clock) {
-            Received::New { key_frame } => {
-                if key_frame {
-                    section.key_frames.on_key_frame(now);
+            Received::New { new_key_frame } => {
+                if new_key_frame {
+                    section.key_frames.on_key_frame();
                 }
             }
             Received::PaddingOnly => {}
@@ -97,12 +96,13 @@ impl Publishing {
                     section.announced = Some(format);
                     room.post(now, RoomMsg::TrackStarted { session, track: section.track, codec: format.codec });
                 }
+                let unknown = StreamClock { at: now, rtp_time: self.spare[0].rtp_time, synced: false };
                 let batch = Batch {
                     track: section.track,
                     epoch: section.epoch,
                     kind,
                     format,
-                    clock: receiver.clock(),
+                    clock: receiver.clock(&self.clock).unwrap_or(unknown),
                     packets: std::mem::take(&mut self.spare),
                 };
                 if let Err(Refused::Full(_)) = room.port().tell(RoomMsg::Media(Arc::new(batch))) {
@@ -117,7 +117,7 @@ impl Publishing {
     pub fn key_frame_wanted(&mut self, now: Instant, track: TrackKey) -> Option<usize> {
         let index = self.sections.iter().position(|s| s.as_ref().is_some_and(|s| s.track == track))?;
         let section = self.sections[index].as_mut()?;
-        section.key_frames.wanted(now).then_some(index)
+        section.key_frames.request(now).then_some(index)
     }
 
     /// Sections whose held-back request is due.
@@ -155,7 +155,7 @@ impl Publishing {
             stats.bytes_received += counted.bytes;
             stats.packets_lost += counted.lost;
             stats.duplicates += counted.duplicates;
-            stats.jitter_ms = Some(stats.jitter_ms.unwrap_or(0.0).max(counted.jitter_ms));
+            stats.jitter_ms = Some(stats.jitter_ms.unwrap_or(0.0).max(counted.jitter_ms as f32));
         }
     }
 }
