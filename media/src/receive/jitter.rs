@@ -124,7 +124,7 @@ mod tests {
     proptest! {
         /// Against appendix A.8 worked in exact fractions.
         #[test]
-        fn agrees_with_exact_arithmetic(delays_us in proptest::collection::vec(0..200_000u64, 2..200), from: u32) {
+        fn agrees_with_exact_arithmetic(delays_us in proptest::collection::vec(0..40_000u64, 2..200), from: u32) {
             let (t0, mut jitter) = (start(), Jitter::new(90_000));
             let mut exact = 0f64;
             for (n, delay) in delays_us.iter().enumerate() {
