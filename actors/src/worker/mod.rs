@@ -8,4 +8,7 @@ pub mod demux;
 pub mod ingress;
 mod hash;
 pub mod outbox;
+pub mod socket;
+#[allow(unsafe_code, reason = "system calls that no crate of ours wraps")]
+mod sys;
 pub mod wheel;
