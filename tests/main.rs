@@ -1,1 +1,6 @@
+//! Whole-server tests, in one binary: what the layers promise, then real clients over loopback.
+//!
+//! Nothing here sleeps: a test waits for the condition it is about, with a deadline.
 
+// The rest joins with `rondo::serve`: mod abuse; mod calls; mod doors; mod lifecycle; mod room_events; mod support;
+mod layers;

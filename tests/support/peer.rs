@@ -1,0 +1,186 @@
+//! One WebRTC endpoint over a real socket: str0m in RTP mode, driven by its deadlines.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+use str0m::change::{SdpAnswer, SdpPendingOffer};
+use str0m::format::{Codec, FormatParams};
+use str0m::media::{Direction, Frequency, MediaKind, Mid, Pt};
+use str0m::net::{Protocol, Receive};
+use str0m::rtp::{Extension, RtpWrite};
+use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
+
+/// Numbers that an endpoint chooses for itself. Publisher and viewer choose differently, so that a server which
+/// forwards them unchanged is caught.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbers {
+    /// Payload type of Opus.
+    pub opus: u8,
+    /// Payload type of VP8.
+    pub vp8: u8,
+    /// Payload type of VP8's retransmissions.
+    pub rtx: u8,
+    /// Header extension ids: mid, abs-send-time, transport-wide numbers, audio level.
+    pub extensions: [u8; 4],
+}
+
+impl Numbers {
+    /// What the publishers of these tests offer.
+    pub const PUBLISHER: Self = Self { opus: 111, vp8: 96, rtx: 97, extensions: [4, 2, 3, 1] };
+    /// What the viewers of these tests offer.
+    pub const VIEWER: Self = Self { opus: 109, vp8: 120, rtx: 124, extensions: [9, 5, 7, 6] };
+}
+
+/// An endpoint.
+pub struct Peer {
+    rtc: Rtc,
+    socket: UdpSocket,
+    local: SocketAddr,
+    wake_at: Instant,
+    events: Vec<Event>,
+    datagram: Vec<u8>,
+}
+
+/// An offer, and what is needed to take its answer.
+pub struct Offer {
+    /// SDP.
+    pub sdp: String,
+    /// Its sections, in order.
+    pub sections: Vec<(MediaKind, Mid)>,
+    pending: SdpPendingOffer,
+}
+
+/// Longest wait for a datagram: bounds how late a command is heard.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+/// Shortest wait: the socket is always read, however busy the timers are.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+impl Peer {
+    /// An endpoint with one socket on `ip`.
+    pub fn new(ip: IpAddr, numbers: Numbers) -> Self {
+        let mut config = RtcConfig::new().set_rtp_mode(true).clear_codecs().set_stats_interval(None);
+        let opus = FormatParams { min_p_time: Some(10), use_inband_fec: Some(true), ..FormatParams::default() };
+        let codecs = config.codec_config();
+        codecs.add_config(numbers.opus.into(), None, Codec::Opus, Frequency::FORTY_EIGHT_KHZ, Some(2), opus);
+        let rtx = Some(numbers.rtx.into());
+        let vp8 = FormatParams::default();
+        codecs.add_config(numbers.vp8.into(), rtx, Codec::Vp8, Frequency::NINETY_KHZ, None, vp8);
+        let [mid, abs_send_time, twcc, level] = numbers.extensions;
+        let mut rtc = config
+            .clear_extension_map()
+            .set_extension(mid, Extension::RtpMid)
+            .set_extension(abs_send_time, Extension::AbsoluteSendTime)
+            .set_extension(twcc, Extension::TransportSequenceNumber)
+            .set_extension(level, Extension::AudioLevel)
+            .build(Instant::now());
+        let socket = UdpSocket::bind((ip, 0)).expect("a loopback socket");
+        let local = socket.local_addr().expect("its address");
+        rtc.add_local_candidate(Candidate::host(local, "udp").expect("a host candidate"));
+        Self { rtc, socket, local, wake_at: Instant::now(), events: Vec::new(), datagram: vec![0; 2048] }
+    }
+
+    /// Offers sections, each of its kind, all in one direction.
+    pub fn offer(&mut self, kinds: &[MediaKind], direction: Direction) -> Offer {
+        let mut api = self.rtc.sdp_api();
+        let stream = Some("tests".to_owned());
+        let sections = kinds.iter().map(|&kind| (kind, api.add_media(kind, direction, stream.clone(), None, None)));
+        let sections = sections.collect();
+        let (offer, pending) = api.apply().expect("something to offer");
+        Offer { sdp: offer.to_sdp_string(), sections, pending }
+    }
+
+    /// Takes the answer to `offer`.
+    ///
+    /// # Errors
+    /// What str0m finds wrong with it.
+    pub fn accept(&mut self, offer: Offer, answer: &str) -> Result<(), String> {
+        let parsed = SdpAnswer::from_sdp_string(answer).map_err(|e| format!("{e} in\n{answer}"))?;
+        self.rtc.sdp_api().accept_answer(offer.pending, parsed).map_err(|e| format!("{e} in\n{answer}"))?;
+        self.input(Input::Timeout(Instant::now()))
+    }
+
+    /// Waits for one datagram or a deadline, `until` at the latest; true if something happened.
+    ///
+    /// # Errors
+    /// When the connection is beyond repair.
+    pub fn step(&mut self, until: Instant) -> Result<(), String> {
+        let wait = until.min(self.wake_at).saturating_duration_since(Instant::now()).clamp(WAIT_MIN, WAIT_MAX);
+        self.socket.set_read_timeout(Some(wait)).map_err(|e| e.to_string())?;
+        // A timeout, and ICMP refusals of datagrams sent to a server that has gone, are no faults of this endpoint.
+        if let Ok((length, from)) = self.socket.recv_from(&mut self.datagram) {
+            let datagram = std::mem::take(&mut self.datagram);
+            let received = Receive::new(Protocol::Udp, from, self.local, &datagram[..length]);
+            let result = match received {
+                Ok(received) => self.input(Input::Receive(Instant::now(), received)),
+                Err(_) => Ok(()),
+            };
+            self.datagram = datagram;
+            result?;
+        }
+        let now = Instant::now();
+        if self.wake_at <= now { self.input(Input::Timeout(now)) } else { Ok(()) }
+    }
+
+    /// Sends one RTP packet in section `mid`.
+    ///
+    /// # Errors
+    /// When the connection is beyond repair.
+    pub fn send(&mut self, mid: Mid, packet: RtpWrite) -> Result<(), String> {
+        if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(mid, None) {
+            stream.write_rtp(packet);
+        }
+        self.input(Input::Timeout(Instant::now()))
+    }
+
+    /// Payload type that both sides agreed on for `kind`.
+    pub fn payload_type(&self, mid: Mid) -> Option<Pt> {
+        self.rtc.media(mid)?.remote_pts().first().copied()
+    }
+
+    /// Section that a stream belongs to.
+    pub fn section_of(&mut self, ssrc: u32) -> Option<Mid> {
+        Some(self.rtc.direct_api().stream_rx(&ssrc.into())?.mid())
+    }
+
+    /// Asks the sender of section `mid` for a key frame.
+    pub fn ask_key_frame(&mut self, mid: Mid) {
+        let kind = str0m::media::KeyframeRequestKind::Pli;
+        if let Some(stream) = self.rtc.direct_api().stream_rx_by_mid(mid, None) {
+            stream.request_keyframe(kind);
+        }
+    }
+
+    /// What happened since it was asked last.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// DTLS close, sent but not waited for.
+    pub fn close(&mut self) {
+        // It ends here either way.
+        let _ = self.rtc.close();
+        let _ = self.drain();
+    }
+
+    fn input(&mut self, input: Input) -> Result<(), String> {
+        self.rtc.handle_input(input).map_err(|e| e.to_string())?;
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        // str0m's contract: one input, then its output to the end.
+        while self.rtc.is_alive() {
+            match self.rtc.poll_output().map_err(|e| e.to_string())? {
+                Output::Timeout(at) => {
+                    self.wake_at = at;
+                    break;
+                }
+                Output::Transmit(out) => {
+                    // Refused when the server has gone: ICE finds out by itself.
+                    let _ = self.socket.send_to(&out.contents, out.destination);
+                }
+                Output::Event(event) => self.events.push(event),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! The real binary as a child process.
+
+use super::http::Api;
+use super::wait::{Watched, poll};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A running `rondo serve`; killed when dropped.
+pub struct Rondo {
+    child: Child,
+    base: String,
+    log: Arc<Watched<String>>,
+}
+
+/// A TCP port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// `rondo` with arguments, in an environment without settings of the caller's.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rondo"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RONDO_")) {
+        command.env_remove(name);
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs `rondo` with arguments to its end.
+pub fn run(args: &[&str], env: &[(&str, &str)]) -> Output {
+    command(args).envs(env.iter().copied()).output().expect("rondo runs")
+}
+
+impl Rondo {
+    /// Starts `rondo serve ARGS` on free ports of 127.0.0.1 and waits until it is ready.
+    ///
+    /// # Panics
+    /// With its log, when it is not ready within 15 s.
+    pub fn serve(args: &[&str], env: &[(&str, &str)]) -> Self {
+        let bind = format!("127.0.0.1:{}", free_port());
+        let mut child = command(&["serve"])
+            .args(args)
+            .env("RONDO_HTTP__BIND", &bind)
+            .env("RONDO_MEDIA__BIND", "127.0.0.1")
+            .env("RONDO_MEDIA__FIRST_PORT", "0")
+            .env("RONDO_MEDIA__PIN", "false")
+            .envs(env.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("rondo starts");
+        let log = Arc::new(Watched::<String>::default());
+        keep(child.stdout.take().expect("piped"), &log);
+        keep(child.stderr.take().expect("piped"), &log);
+        let mut rondo = Self { child, base: format!("http://{bind}"), log };
+        let api = reqwest::blocking::Client::new();
+        poll("the server is ready", Duration::from_secs(15), || {
+            if let Some(status) = rondo.child.try_wait().expect("a child") {
+                panic!("rondo ended with {status} before it was ready:\n{}", rondo.log());
+            }
+            api.get(format!("{}/readyz", rondo.base)).send().ok().filter(|r| r.status() == 200)
+        });
+        rondo
+    }
+
+    /// Its HTTP interface.
+    pub fn api(&self) -> Api {
+        Api::new(&self.base)
+    }
+
+    /// What it printed so far.
+    pub fn log(&self) -> String {
+        self.log.get()
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) {
+        let kill = format!("kill -TERM {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// With its log, when it lives on after `within`.
+    pub fn wait_exit(&mut self, within: Duration) -> ExitStatus {
+        let log = self.log.clone();
+        let what = format!("rondo ends; it printed:\n{}", log.get());
+        poll(&what, within, || self.child.try_wait().expect("a child"))
+    }
+}
+
+impl Drop for Rondo {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the server's log\n{}", self.log());
+        }
+    }
+}
+
+fn keep(pipe: impl Read + Send + 'static, log: &Arc<Watched<String>>) {
+    let log = log.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            log.update(|text| {
+                text.push_str(&line);
+                text.push('\n');
+            });
+        }
+    });
+}
