@@ -67,7 +67,8 @@ mod tests {
         // SID 1 of a key picture: P = 0 too, but it needs layer 0 (D = 1).
         assert!(!starts_key_frame(&[I | L | B, 0x80, 0x01, 0x03, 0x05, 0x82]));
         assert!(!starts_key_frame(&[I | L | B, 0x80, 0x01, 0x02, 0x05, 0x82]));
-        for cut in [&[][..], &[B], &[I | B], &[I | B, 0x80], &[I | B, 0x80, 0x01], &[L | B, 0x00], &[L | B, 0x00, 0x05]] {
+        for cut in [&[][..], &[B], &[I | B], &[I | B, 0x80], &[I | B, 0x80, 0x01], &[L | B, 0x00], &[L | B, 0x00, 0x05]]
+        {
             assert!(!starts_key_frame(cut), "{cut:02x?}");
         }
     }

@@ -77,9 +77,9 @@ impl TransportClock {
         }
         let anchor = *self.anchor.get_or_insert(Anchor { ntp, at: now });
         let Some(delay_ns) = anchor.instant_of(ntp).map(|at| difference_ns(now, at)).filter(|ns| !is_step(*ns)) else {
-            let confirmed = self.suspected_step.is_some_and(|suspected| {
-                suspected.instant_of(ntp).is_some_and(|at| !is_step(difference_ns(now, at)))
-            });
+            let confirmed = self
+                .suspected_step
+                .is_some_and(|suspected| suspected.instant_of(ntp).is_some_and(|at| !is_step(difference_ns(now, at))));
             let here = Anchor { ntp, at: now };
             self.suspected_step = Some(here);
             if !confirmed {
@@ -180,7 +180,13 @@ impl StreamTiming {
         }
     }
 
-    fn observe_report(&mut self, now: Instant, rtp_time: u32, report: Option<(u64, u32)>, transport: &mut TransportClock) {
+    fn observe_report(
+        &mut self,
+        now: Instant,
+        rtp_time: u32,
+        report: Option<(u64, u32)>,
+        transport: &mut TransportClock,
+    ) {
         let Some((ntp, report_rtp_time)) = report else { return };
         let Some(at) = transport.observe(now, ntp) else { return };
         let clock = StreamClock { at, rtp_time: report_rtp_time, synced: true };

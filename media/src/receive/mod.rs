@@ -6,3 +6,9 @@ pub mod jitter;
 pub mod key_frames;
 pub mod loss;
 pub mod ring;
+pub mod stream;
+
+pub use clock::TransportClock;
+pub use key_frames::KeyFrameRequests;
+pub use ring::Ring;
+pub use stream::{ReceiveStats, Received, StreamReceiver};

@@ -310,10 +310,7 @@ mod tests {
     #[test]
     fn every_part_of_the_header_is_read() {
         let view = RtpView::parse(&FULL).unwrap();
-        assert_eq!(
-            view.header,
-            RtpHeader { marker: true, pt: 111, seq: 0x1234, rtp_time: 0x1000, ssrc: 0xdead_beef }
-        );
+        assert_eq!(view.header, RtpHeader { marker: true, pt: 111, seq: 0x1234, rtp_time: 0x1000, ssrc: 0xdead_beef });
         assert_eq!(view.csrcs().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(view.extensions().collect::<Vec<_>>(), [(1, &[0x85][..]), (3, &[0xaa, 0xbb])]);
         assert_eq!(view.payload, [7, 8, 9]);
