@@ -166,7 +166,6 @@ impl Local {
     /// Wakes the actors of these timers.
     pub fn wake_all(&self, now: Instant, due: &[(TimerKey, rondo_media::units::Why)]) {
         for (key, why) in due.iter() {
-            self.counters.timer_wakeups.add(1);
             let waker = self.wakers.borrow().get(key.0).cloned();
             if let Some(Err(crate::port::Refused::Full(()))) = waker.map(|w| w.wake()) {
                 self.counters.queue_full.add(1);

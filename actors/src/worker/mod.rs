@@ -5,9 +5,11 @@
 #![deny(unsafe_code)]
 
 pub mod demux;
-pub mod ingress;
+pub mod drive;
 mod hash;
+pub mod ingress;
 pub mod outbox;
+pub mod pin;
 pub mod socket;
 #[allow(unsafe_code, reason = "system calls that no crate of ours wraps")]
 mod sys;
