@@ -10,6 +10,7 @@ pub mod ids;
 pub mod packet;
 pub mod receive;
 pub mod room;
+pub mod sdp;
 pub mod send;
 pub mod speaker;
 pub mod transport;

@@ -1,9 +1,87 @@
 //! One peer's ICE, DTLS and SRTP (str0m), or a plain variant of it for simulations.
 
+mod crypto;
+mod path;
+mod peek;
+mod setup;
+mod srtp;
+mod streams;
+mod webrtc;
+
+pub use crypto::{NoCrypto, Shared};
+pub use webrtc::WebRtc;
+
 use crate::codec::{Format, Kind};
 use crate::packet::{AudioLevel, Payload};
+use crate::sdp::{Answer, SdpRefusal};
 use std::net::SocketAddr;
 use std::time::Instant;
+
+/// What a transport is for; one carries media one way only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The peer sends: WHIP.
+    Publish,
+    /// The peer receives: WHEP.
+    Play,
+}
+
+/// Everything that a join needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Accept<'a> {
+    /// What the transport is for.
+    pub role: Role,
+    /// Addresses at which the worker's socket is reached, best first.
+    pub candidates: &'a [SocketAddr],
+    /// The peer's SDP offer.
+    pub offer: &'a str,
+}
+
+/// Why a datagram was not used. None of these ends the transport; the caller counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DatagramRefused {
+    /// Neither STUN, DTLS, RTP nor RTCP (RFC 7983), or STUN that a lite agent does not take.
+    #[error("is none of ours")]
+    NotOurs,
+    /// Cannot be read.
+    #[error("cannot be read")]
+    Unreadable,
+    /// Longer than any that a peer sends.
+    #[error("has {got} bytes, at most {limit} are read")]
+    TooLong {
+        /// Its length.
+        got: usize,
+        /// The longest accepted.
+        limit: usize,
+    },
+    /// A check whose credentials are not this transport's.
+    #[error("is not authenticated")]
+    NotAuthenticated,
+    /// DTLS or an unknown SSRC from an address that no check has proven.
+    #[error("comes from an address that no check has proven")]
+    UnknownAddress,
+    /// The peer has proven too many addresses.
+    #[error("comes from yet another address after {limit}")]
+    TooManyAddresses {
+        /// How many are kept.
+        limit: usize,
+    },
+    /// No candidate of the address family it was sent to.
+    #[error("was sent to an address family without candidate")]
+    NoCandidate,
+    /// RTP or RTCP before the DTLS handshake is done.
+    #[error("came before the keys")]
+    NoKeys,
+    /// RTP of an SSRC that belongs to no accepted section or layer.
+    #[error("has an SSRC that belongs to no section")]
+    UnknownSsrc,
+    /// RTP or RTCP on a playing transport: the send side opens it.
+    #[error("is for the send side")]
+    NotForTransport,
+    /// The transport is closed.
+    #[error("came after the end")]
+    Closed,
+}
 
 /// SRTP protection profile agreed on in the DTLS handshake (RFC 5764 §4.1.2, RFC 7714 §14.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +107,23 @@ pub struct SrtpKeys {
     pub receive_key: Vec<u8>,
     /// Master salt with which the peer sends.
     pub receive_salt: Vec<u8>,
+}
+
+impl SrtpProfile {
+    /// Length of a master key in bytes.
+    pub fn key_len(self) -> usize {
+        match self {
+            SrtpProfile::AeadAes256Gcm => 32,
+            SrtpProfile::AeadAes128Gcm | SrtpProfile::Aes128CmSha1_80 => 16,
+        }
+    }
+    /// Length of a master salt in bytes.
+    pub fn salt_len(self) -> usize {
+        match self {
+            SrtpProfile::AeadAes256Gcm | SrtpProfile::AeadAes128Gcm => 12,
+            SrtpProfile::Aes128CmSha1_80 => 14,
+        }
+    }
 }
 
 impl std::fmt::Debug for SrtpKeys {
@@ -152,4 +247,105 @@ pub enum Output {
     Event(TransportEvent),
     /// Nothing more now; wake the transport at this time.
     Wait(Option<Instant>),
+}
+
+/// One peer. Made off the worker and moved to it; everything after that happens on the worker.
+pub enum Transport {
+    /// ICE, DTLS and SRTP.
+    WebRtc(Box<WebRtc>),
+}
+
+impl Transport {
+    /// Answers an offer. The answer lacks the names of tracks: see [`Answer::finish`].
+    ///
+    /// # Errors
+    /// [`SdpRefusal`]: the door tells the client.
+    pub fn accept(now: Instant, shared: &Shared, accept: Accept<'_>) -> Result<(Transport, Answer), SdpRefusal> {
+        match shared.webrtc() {
+            Ok(shared) => {
+                let (transport, answer) = WebRtc::accept(now, shared, &accept)?;
+                Ok((Transport::WebRtc(Box::new(transport)), answer))
+            }
+            Err(_) => Err(SdpRefusal::Unsupported("plain transports are not there yet")),
+        }
+    }
+
+    /// The audio and video sections of the offer, in order; refused ones have no formats.
+    pub fn sections(&self) -> &[Section] {
+        match self {
+            Transport::WebRtc(t) => t.sections(),
+        }
+    }
+
+    /// Our ICE username fragment: the first part of the USERNAME in the peer's checks.
+    pub fn local_ufrag(&self) -> &str {
+        match self {
+            Transport::WebRtc(t) => t.local_ufrag(),
+        }
+    }
+
+    /// The peer's ICE username fragment.
+    pub fn remote_ufrag(&self) -> &str {
+        match self {
+            Transport::WebRtc(t) => t.remote_ufrag(),
+        }
+    }
+
+    /// A datagram arrived `from` the peer at the socket address `to`, both in canonical form (no IPv4 inside
+    /// IPv6). RTP and RTCP of a playing transport are not for it. Poll afterwards.
+    ///
+    /// # Errors
+    /// [`DatagramRefused`]: to be counted; the transport goes on.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        to: SocketAddr,
+        datagram: &[u8],
+    ) -> Result<(), DatagramRefused> {
+        match self {
+            Transport::WebRtc(t) => t.receive(now, from, to, datagram),
+        }
+    }
+
+    /// The time that [`Output::Wait`] named has come (earlier does no harm). Poll afterwards.
+    pub fn wake(&mut self, now: Instant) {
+        match self {
+            Transport::WebRtc(t) => t.wake(now),
+        }
+    }
+
+    /// What is to be done next; to be called until it says [`Output::Wait`], after every other call.
+    pub fn poll(&mut self) -> Output {
+        match self {
+            Transport::WebRtc(t) => t.poll(),
+        }
+    }
+
+    /// Asks the publisher of `section` for a key frame, by PLI, or FIR where PLI was not agreed on. Nothing is
+    /// coalesced here. Poll afterwards.
+    pub fn request_key_frame(&mut self, now: Instant, section: usize) {
+        match self {
+            Transport::WebRtc(t) => t.request_key_frame(now, section),
+        }
+    }
+
+    /// A candidate that the peer trickled, with or without `candidate:`. It is checked and counted, not kept: a
+    /// lite agent sends no checks (RFC 8445 §6.1.1) and learns each address from the check that comes from it,
+    /// `.local` names included.
+    ///
+    /// # Errors
+    /// [`SdpRefusal::Malformed`] or [`SdpRefusal::TooBig`].
+    pub fn add_remote_candidate(&mut self, _now: Instant, candidate: &str) -> Result<(), SdpRefusal> {
+        match self {
+            Transport::WebRtc(t) => t.add_remote_candidate(candidate),
+        }
+    }
+
+    /// Ends the transport; a connected peer is told by DTLS, through [`Transport::poll`].
+    pub fn close(&mut self, now: Instant) {
+        match self {
+            Transport::WebRtc(t) => t.close(now),
+        }
+    }
 }
