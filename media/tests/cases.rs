@@ -29,12 +29,12 @@ fn flag(line: &str, field: &str) -> Option<bool> {
 #[test]
 fn broken_stun_is_refused_and_the_whole_message_is_read() {
     let lines = lines(include_str!("cases/ice-04/packets.jsonl"));
-    assert_eq!(lines.len(), 46);
+    assert_eq!(lines.len(), 45);
     for (name, datagram, _) in &lines {
         let read = local_ufrag(datagram);
         match name.as_str() {
             // Well formed up to the integrity, which only the transport's password can judge.
-            "two-message-integrity" => assert_eq!(read, Ok("Sv7K"), "{name}"),
+            "two-message-integrity" => assert_eq!(read, Ok("Sv7Kq2Lm"), "{name}"),
             "300-empty-attrs" => assert_eq!(read, Err(StunRefusal::NoUsername), "{name}"),
             "truncated-0" | "truncated-19" => assert_eq!(read, Err(StunRefusal::Truncated(datagram.len())), "{name}"),
             "wrong-magic" => assert_eq!(read, Err(StunRefusal::Cookie(0)), "{name}"),
@@ -53,7 +53,7 @@ fn broken_stun_is_refused_and_the_whole_message_is_read() {
     }
     // The message that the truncated ones were cut from is the longest of them with its last byte put back.
     let (_, cut, _) = lines.iter().find(|(name, ..)| name == "truncated-95").unwrap();
-    assert_eq!(local_ufrag(&[&cut[..], &[0xa3]].concat()), Ok("Sv7K"));
+    assert_eq!(local_ufrag(&[&cut[..], &[0xa3]].concat()), Ok("Sv7Kq2Lm"));
 }
 
 #[test]
