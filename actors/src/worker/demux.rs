@@ -6,6 +6,7 @@
 //! one goes to whoever asked last. Memory is bounded by the transports: at most `ADDRESSES_MAX` addresses
 //! and `UFRAGS_MAX` ufrags each; nothing is kept of datagrams that belong to nobody.
 
+use self::wire::{Class, classify, local_ufrag};
 use super::hash::Keyed;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -144,18 +145,17 @@ impl Demux {
     /// # Errors
     /// Why it belongs to nobody; the caller drops and counts it.
     pub fn route(&mut self, from: SocketAddr, datagram: &[u8]) -> Result<Route, Drop> {
-        match datagram.first() {
-            Some(0..=3) if stun::is_request(datagram) => {
-                let ufrag = stun::local_ufrag(datagram).map_err(|stun::BadStun| Drop::BadStun)?;
+        match classify(datagram) {
+            Class::Stun if is_binding_request(datagram) => {
+                let ufrag = local_ufrag(datagram).map_err(|_| Drop::BadStun)?;
                 let route = *self.by_ufrag.get(ufrag).ok_or(Drop::BadStun)?;
                 self.learn(from.into(), route);
                 Ok(route)
             }
-            // STUN, DTLS, RTP and RTCP (RFC 7983 §7); ZRTP and TURN channels are not spoken here.
-            Some(0..=3 | 20..=63 | 128..=191) => {
+            Class::Stun | Class::Dtls | Class::Rtp | Class::Rtcp => {
                 self.by_address.get(&from.into()).map(|owner| owner.route).ok_or(Drop::UnknownAddress)
             }
-            Some(_) | None => Err(Drop::NotOurs),
+            Class::Unknown => Err(Drop::NotOurs),
         }
     }
 
@@ -245,6 +245,11 @@ impl Demux {
     }
 }
 
+/// The STUN message type (RFC 8489 §5) is a binding request.
+fn is_binding_request(message: &[u8]) -> bool {
+    matches!(message, [0x00, 0x01, ..])
+}
+
 /// An address as people write it: IPv4-mapped IPv6 addresses, which a dual-stack socket reports, as IPv4.
 pub fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
@@ -253,41 +258,55 @@ pub fn canonical(addr: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The little of STUN (RFC 8489 §5, §14.3) that demultiplexing needs. A stand-in of the same shape as
-/// `rondo_media::wire::stun`, until that is there.
-mod stun {
-    /// Not a STUN message that can be read.
+/// A stand-in of the same shape as `rondo_media::wire::{rtp::classify, stun::local_ufrag}`, until those are there.
+mod wire {
+    /// Which protocol a datagram belongs to (RFC 7983 §7).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct BadStun;
+    pub enum Class {
+        Stun,
+        Dtls,
+        Rtp,
+        Rtcp,
+        Unknown,
+    }
+
+    pub fn classify(datagram: &[u8]) -> Class {
+        match datagram {
+            [0..=3, ..] => Class::Stun,
+            [20..=63, ..] => Class::Dtls,
+            [128..=191, 192..=223, ..] => Class::Rtcp,
+            [128..=191, _, ..] => Class::Rtp,
+            _ => Class::Unknown,
+        }
+    }
+
+    /// Not a binding request that can be read.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct StunRefusal;
 
     const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
     const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
     const HEADER_BYTES: usize = 20;
     const USERNAME: u16 = 0x0006;
 
-    /// The message type is a binding request.
-    pub fn is_request(message: &[u8]) -> bool {
-        message.first_chunk() == Some(&BINDING_REQUEST)
-    }
-
-    /// Our half of the USERNAME (`ours:theirs`, RFC 8445 §7.2.2) of a binding request.
-    pub fn local_ufrag(message: &[u8]) -> Result<&str, BadStun> {
-        let (header, mut attributes) = message.split_first_chunk::<HEADER_BYTES>().ok_or(BadStun)?;
+    /// Our half of the USERNAME (`ours:theirs`, RFC 8445 §7.2.2) of a binding request (RFC 8489 §5, §14.3).
+    pub fn local_ufrag(message: &[u8]) -> Result<&str, StunRefusal> {
+        let (header, mut attributes) = message.split_first_chunk::<HEADER_BYTES>().ok_or(StunRefusal)?;
         let [t0, t1, l0, l1, c0, c1, c2, c3, ..] = *header;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         if [t0, t1] != BINDING_REQUEST || [c0, c1, c2, c3] != MAGIC_COOKIE || length != attributes.len() {
-            return Err(BadStun);
+            return Err(StunRefusal);
         }
         while let Some((&[k0, k1, l0, l1], rest)) = attributes.split_first_chunk::<4>() {
             let length = usize::from(u16::from_be_bytes([l0, l1]));
-            let value = rest.get(..length).ok_or(BadStun)?;
+            let value = rest.get(..length).ok_or(StunRefusal)?;
             if u16::from_be_bytes([k0, k1]) == USERNAME {
-                let username = std::str::from_utf8(value).map_err(|_| BadStun)?;
-                return username.split_once(':').map(|(ours, _)| ours).ok_or(BadStun);
+                let username = std::str::from_utf8(value).map_err(|_| StunRefusal)?;
+                return username.split_once(':').map(|(ours, _)| ours).ok_or(StunRefusal);
             }
-            attributes = rest.get(length.next_multiple_of(4)..).ok_or(BadStun)?;
+            attributes = rest.get(length.next_multiple_of(4)..).ok_or(StunRefusal)?;
         }
-        Err(BadStun)
+        Err(StunRefusal)
     }
 }
 
@@ -344,10 +363,13 @@ mod tests {
     #[test]
     fn every_first_byte_is_sorted_as_rfc_7983_says() {
         let mut d = demux();
-        d.route(from(1), &request("aaaa:x")).unwrap();
+        d.route(from(1), &request("aaaa:them")).unwrap();
         for first in 0..=255u8 {
             let ours = matches!(first, 0..=3 | 20..=63 | 128..=191);
-            assert_eq!(d.route(from(1), &[first]), if ours { Ok(A) } else { Err(Drop::NotOurs) }, "{first}");
+            for second in [96, 200] {
+                let got = d.route(from(1), &[first, second]);
+                assert_eq!(got, if ours { Ok(A) } else { Err(Drop::NotOurs) }, "{first} {second}");
+            }
         }
         assert_eq!(d.route(from(1), &[]), Err(Drop::NotOurs));
     }
@@ -355,10 +377,10 @@ mod tests {
     #[test]
     fn stun_that_is_not_ours_teaches_nothing() {
         let mut d = demux();
-        let good = request("aaaa:x");
+        let good = request("aaaa:them");
         let mut cookie = good.clone();
         cookie[4] ^= 1;
-        for bad in [request("cccc:x"), request("aaaa"), request(""), cookie] {
+        for bad in [request("cccc:them"), request("aaaa"), request(""), cookie] {
             assert_eq!(d.route(from(1), &bad), Err(Drop::BadStun));
         }
         for cut in 2..good.len() {
@@ -370,11 +392,11 @@ mod tests {
     #[test]
     fn a_confirmed_address_is_not_stolen_but_a_provisional_one_moves() {
         let mut d = demux();
-        d.route(from(1), &request("aaaa:x")).unwrap();
-        d.route(from(1), &request("bbbb:x")).unwrap();
+        d.route(from(1), &request("aaaa:them")).unwrap();
+        d.route(from(1), &request("bbbb:them")).unwrap();
         assert_eq!(d.route(from(1), RTP), Ok(B), "who asked last");
         assert!(d.confirm(from(1), A), "who proved it");
-        assert_eq!(d.route(from(1), &request("bbbb:x")), Ok(B), "a request always goes by its ufrag");
+        assert_eq!(d.route(from(1), &request("bbbb:them")), Ok(B), "a request always goes by its ufrag");
         assert_eq!(d.route(from(1), RTP), Ok(A));
         assert!(!d.confirm(from(1), B));
         assert_eq!(d.route(from(1), RTP), Ok(A));
@@ -389,16 +411,16 @@ mod tests {
     fn a_transport_keeps_eight_addresses_and_lets_the_oldest_provisional_go() {
         let mut d = demux();
         for port in 1..=8 {
-            d.route(from(port), &request("aaaa:x")).unwrap();
+            d.route(from(port), &request("aaaa:them")).unwrap();
         }
         d.confirm(from(1), A);
-        d.route(from(9), &request("aaaa:x")).unwrap();
+        d.route(from(9), &request("aaaa:them")).unwrap();
         let known: Vec<u16> = (1..=9).filter(|p| d.route(from(*p), RTP).is_ok()).collect();
         assert_eq!(known, [1, 3, 4, 5, 6, 7, 8, 9]);
         for port in 3..=9 {
             assert!(d.confirm(from(port), A));
         }
-        assert_eq!(d.route(from(10), &request("aaaa:x")), Ok(A));
+        assert_eq!(d.route(from(10), &request("aaaa:them")), Ok(A));
         assert_eq!(d.route(from(10), RTP), Err(Drop::UnknownAddress), "eight confirmed ones leave no room");
         assert!(d.confirm(from(10), A), "until it is confirmed: the peer has roamed");
         let known: Vec<u16> = (1..=10).filter(|p| d.route(from(*p), RTP).is_ok()).collect();
@@ -408,15 +430,15 @@ mod tests {
     #[test]
     fn a_restart_keeps_the_ufrag_before_it() {
         let mut d = demux();
-        d.add("a2", A).unwrap();
-        assert_eq!(d.add("a2", B), Err(AddError::Taken));
-        assert_eq!(d.route(from(1), &request("aaaa:x")), Ok(A));
-        assert_eq!(d.route(from(1), &request("a2:x")), Ok(A));
-        d.add("a3", A).unwrap();
-        assert_eq!(d.route(from(1), &request("aaaa:x")), Err(Drop::BadStun));
-        assert_eq!(d.route(from(1), &request("a2:x")), Ok(A));
+        d.add("aaa2", A).unwrap();
+        assert_eq!(d.add("aaa2", B), Err(AddError::Taken));
+        assert_eq!(d.route(from(1), &request("aaaa:them")), Ok(A));
+        assert_eq!(d.route(from(1), &request("aaa2:them")), Ok(A));
+        d.add("aaa3", A).unwrap();
+        assert_eq!(d.route(from(1), &request("aaaa:them")), Err(Drop::BadStun));
+        assert_eq!(d.route(from(1), &request("aaa2:them")), Ok(A));
         d.remove(A);
-        assert_eq!(d.route(from(1), &request("a3:x")), Err(Drop::BadStun));
+        assert_eq!(d.route(from(1), &request("aaa3:them")), Err(Drop::BadStun));
         d.add("aaaa", B).unwrap();
     }
 
@@ -425,7 +447,7 @@ mod tests {
         let mut d = Demux::new(1);
         d.add("aaaa", A).unwrap();
         assert_eq!(d.add("bbbb", B), Err(AddError::Full(1)));
-        d.add("a2", A).unwrap();
+        d.add("aaa2", A).unwrap();
         assert_eq!(d.transports(), 1);
     }
 
@@ -434,9 +456,9 @@ mod tests {
         let mut d = demux();
         for n in 0..20_000u32 {
             let to = SocketAddr::new((n ^ 0x0a00_0000).to_be_bytes().into(), n as u16);
-            assert_eq!(d.route(to, &request(&format!("wrong{n}:x"))), Err(Drop::BadStun));
+            assert_eq!(d.route(to, &request(&format!("wrong{n}:them"))), Err(Drop::BadStun));
             assert_eq!(d.route(to, RTP), Err(Drop::UnknownAddress));
-            d.route(to, &request(if n % 2 == 0 { "aaaa:x" } else { "bbbb:x" })).unwrap();
+            d.route(to, &request(if n % 2 == 0 { "aaaa:them" } else { "bbbb:them" })).unwrap();
         }
         assert_eq!(d.addresses(), 2 * ADDRESSES_MAX);
         // Hash tables hold a power of two, of which 7/8 are used, and may double once for removed entries.
@@ -511,7 +533,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Add(n) => {
-                        d.add(&format!("u{n}"), routes[&n]).unwrap();
+                        d.add(&format!("ufr{n}"), routes[&n]).unwrap();
                         model.live.insert(n);
                     }
                     Step::Remove(n) => {
@@ -524,7 +546,7 @@ mod tests {
                         if want.is_ok() {
                             model.request(port, n);
                         }
-                        prop_assert_eq!(d.route(from(port), &request(&format!("u{n}:peer"))), want);
+                        prop_assert_eq!(d.route(from(port), &request(&format!("ufr{n}:peer"))), want);
                     }
                     Step::Confirm(port, n) => {
                         let want = model.confirm(port, n);
@@ -543,7 +565,7 @@ mod tests {
         fn routing_is_total(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut d = demux();
             let _ = d.route(from(1), &bytes);
-            let mut request = request("aaaa:x");
+            let mut request = request("aaaa:them");
             for (to, from) in request.iter_mut().skip(20).zip(&bytes) {
                 *to ^= from;
             }

@@ -5,8 +5,10 @@
 #![deny(unsafe_code)]
 
 pub mod demux;
+pub mod drive;
 mod hash;
 pub mod outbox;
+pub mod pin;
 pub mod socket;
 #[allow(unsafe_code, reason = "system calls that no crate of ours wraps")]
 mod sys;

@@ -176,6 +176,12 @@ impl RecvBatch {
         self.more
     }
 
+    /// As after a call that took all it can.
+    #[cfg(test)]
+    pub(super) fn full_for_tests() -> Self {
+        Self { datagrams: Vec::new(), more: true }
+    }
+
     /// Lets go of all datagrams.
     pub fn clear(&mut self) {
         self.datagrams.clear();
