@@ -6,6 +6,7 @@
 //! which deadlines go on.
 
 use super::socket::{MediaReceiver, RecvBatch};
+use super::sys;
 use super::wheel::TimerKey;
 use crate::count::WorkerCounters;
 use rondo_media::units::Why;
@@ -17,7 +18,6 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::sync::Notify;
 use tokio::time::Sleep;
@@ -70,7 +70,7 @@ pub async fn drive<C: Core>(
     wake: Wake,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let ready = AsyncFd::register_with_interest(Arc::clone(receiver.socket()), Interest::READABLE)?;
+    let ready = sys::readable(Arc::clone(receiver.socket()))?;
     let counters = Arc::clone(receiver.counters());
     Loop::new(core, receiver, counters).run(&ready, &wake, stop).await;
     Ok(())
@@ -158,7 +158,7 @@ impl<C: Core, S: Source> Loop<C, S> {
         mut alarm: Pin<&mut Sleep>,
         wake: &Wake,
     ) -> Woken<'a> {
-        let deadline = self.core.borrow_mut().next_deadline();
+        let deadline = self.core.borrow_mut().wheel().next_deadline();
         let pause = self.trouble.pause_until;
         let until = match (deadline, pause) {
             (Some(deadline), Some(pause)) => Some(deadline.min(pause)),

@@ -1,6 +1,6 @@
 //! One timer wheel per worker: every deadline of its sessions and rooms, one entry a key.
 //!
-//! It is an indexed 4-ary heap, not a ring of slots. The reasons: `next` is exact, so the loop never wakes for
+//! It is an indexed 4-ary heap, not a ring of slots. The reasons: `next_deadline` is exact, so the loop never wakes for
 //! a cascade or for a wish that has moved on; a key owns its entry by construction, so wishes that move with
 //! every packet cannot multiply; equal times come out in key order without sorting. A thousand keys are five
 //! levels of comparisons of one `u128`, and a wish that stays in its millisecond costs one comparison.
@@ -58,7 +58,7 @@ pub struct TimerWheel {
     places: Vec<u32>,
     /// By key: why it wants to be woken.
     reasons: Vec<Why>,
-    /// The tick up to which the loop sleeps, as `next` last said.
+    /// The tick up to which the loop sleeps, as `next_deadline` last said.
     sleeps_to: u64,
     counts: std::sync::Arc<WakeCounts>,
 }
@@ -72,7 +72,7 @@ impl TimerWheel {
     /// Sets, moves or (`None`) removes the one deadline of `key`.
     ///
     /// Answers whether this deadline is earlier than the moment up to which the loop sleeps (what
-    /// [`Self::next`] last said): then the caller must wake the loop.
+    /// [`Self::next_deadline`] last said): then the caller must wake the loop.
     #[must_use = "a deadline earlier than the loop's sleep must wake the loop"]
     pub fn arm(&mut self, key: TimerKey, deadline: Option<Deadline>) -> bool {
         let index = key.0 as usize;
@@ -122,7 +122,7 @@ impl TimerWheel {
     }
 
     /// When [`Self::expire`] will next have something, and the moment up to which the caller now sleeps.
-    pub fn next(&mut self) -> Option<Instant> {
+    pub fn next_deadline(&mut self) -> Option<Instant> {
         let first = self.heap.first().map(|entry| entry.tick);
         self.sleeps_to = first.unwrap_or(u64::MAX);
         // A tick came from an Instant, so adding it up again overflows only at the end of that clock.
@@ -238,10 +238,10 @@ mod tests {
         let t0 = Instant::now();
         let mut w = wheel(t0);
         assert!(w.arm(TimerKey(1), Some(Deadline { at: t0 + us(1_001), why: Why::Nack })));
-        assert_eq!(w.next(), Some(t0 + us(2_000)));
+        assert_eq!(w.next_deadline(), Some(t0 + us(2_000)));
         assert_eq!(due(&mut w, t0 + us(1_999)), []);
         assert_eq!(due(&mut w, t0 + us(2_000)), [(1, Why::Nack)]);
-        assert_eq!(w.next(), None);
+        assert_eq!(w.next_deadline(), None);
         assert_eq!((w.counts().of(Why::Nack), w.counts().of(Why::Drain)), (1, 0));
     }
 
@@ -286,13 +286,13 @@ mod tests {
         let mut w = wheel(t0);
         let at = |ms: u64| Some(Deadline { at: t0 + us(ms * 1_000), why: Why::Statistics });
         assert!(w.arm(TimerKey(1), at(50)), "an empty wheel sleeps for ever");
-        assert_eq!(w.next(), Some(t0 + us(50_000)));
+        assert_eq!(w.next_deadline(), Some(t0 + us(50_000)));
         assert!(!w.arm(TimerKey(2), at(50)));
         assert!(!w.arm(TimerKey(2), at(90)));
         assert!(w.arm(TimerKey(2), at(20)));
         assert!(!w.arm(TimerKey(3), at(30)), "the loop has been told to wake at 20");
         assert!(!w.arm(TimerKey(2), None));
-        assert_eq!(w.next(), Some(t0 + us(30_000)));
+        assert_eq!(w.next_deadline(), Some(t0 + us(30_000)));
         assert!(w.arm(TimerKey(4), at(29)));
     }
 
@@ -343,7 +343,7 @@ mod tests {
                     }
                 }
                 let next = model.values().map(|e| t0 + us(e.0 * 1_000)).min();
-                prop_assert_eq!(w.next(), next);
+                prop_assert_eq!(w.next_deadline(), next);
                 prop_assert_eq!(w.len(), model.len());
             }
             prop_assert_eq!(w.counts().read().into_iter().map(|c| c.1).sum::<u64>(), woken);

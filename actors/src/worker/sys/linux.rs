@@ -3,9 +3,12 @@
 use crate::worker::socket::Message;
 use socket2::SockAddr;
 use std::io;
-use std::net::{SocketAddr, SocketAddrV6};
+use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Messages in one sendmmsg call; the kernel takes up to 1,024.
 const MESSAGES_MAX: usize = 256;
@@ -137,6 +140,16 @@ pub fn set_buffer_by_force(socket: BorrowedFd<'_>, which: Buffer, bytes: usize) 
 /// every packet of the machine while any socket wants them, and they crowd the control messages.
 pub fn without_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_TIMESTAMPNS, 0)
+}
+
+/// Registers a socket with this thread's runtime, to wait until it is readable.
+///
+/// # Errors
+/// What the runtime's selector said.
+pub fn readable(socket: Arc<UdpSocket>) -> io::Result<AsyncFd<Arc<UdpSocket>>> {
+    // SAFETY: the descriptor must stay open and the same while it is registered: the AsyncFd owns a share of the
+    // UdpSocket, which closes it only when the last share is dropped and never changes it.
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }
 
 /// Sends without UDP checksums, for which the kernel refuses GSO with EINVAL (`udp_send_skb`).

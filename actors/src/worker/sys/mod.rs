@@ -3,4 +3,4 @@
 mod linux;
 #[cfg(test)]
 pub use linux::without_checksums;
-pub use linux::{Buffer, Mmsg, kernel_drops, poll_writable, set_buffer_by_force, without_timestamps};
+pub use linux::{Buffer, Mmsg, kernel_drops, poll_writable, readable, set_buffer_by_force, without_timestamps};
