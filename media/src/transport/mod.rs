@@ -3,12 +3,14 @@
 mod crypto;
 mod path;
 mod peek;
+mod plain;
 mod setup;
 mod srtp;
 mod streams;
 mod webrtc;
 
 pub use crypto::{NoCrypto, Shared};
+pub use plain::Plain;
 pub use webrtc::WebRtc;
 
 use crate::codec::{Format, Kind};
@@ -253,6 +255,8 @@ pub enum Output {
 pub enum Transport {
     /// ICE, DTLS and SRTP.
     WebRtc(Box<WebRtc>),
+    /// Nothing of these: simulations.
+    Plain(Box<Plain>),
 }
 
 impl Transport {
@@ -266,7 +270,10 @@ impl Transport {
                 let (transport, answer) = WebRtc::accept(now, shared, &accept)?;
                 Ok((Transport::WebRtc(Box::new(transport)), answer))
             }
-            Err(_) => Err(SdpRefusal::Unsupported("plain transports are not there yet")),
+            Err(number) => {
+                let (transport, answer) = Plain::accept(number, &accept)?;
+                Ok((Transport::Plain(Box::new(transport)), answer))
+            }
         }
     }
 
@@ -274,6 +281,7 @@ impl Transport {
     pub fn sections(&self) -> &[Section] {
         match self {
             Transport::WebRtc(t) => t.sections(),
+            Transport::Plain(t) => t.sections(),
         }
     }
 
@@ -281,6 +289,7 @@ impl Transport {
     pub fn local_ufrag(&self) -> &str {
         match self {
             Transport::WebRtc(t) => t.local_ufrag(),
+            Transport::Plain(t) => t.local_ufrag(),
         }
     }
 
@@ -288,6 +297,7 @@ impl Transport {
     pub fn remote_ufrag(&self) -> &str {
         match self {
             Transport::WebRtc(t) => t.remote_ufrag(),
+            Transport::Plain(t) => t.remote_ufrag(),
         }
     }
 
@@ -305,6 +315,7 @@ impl Transport {
     ) -> Result<(), DatagramRefused> {
         match self {
             Transport::WebRtc(t) => t.receive(now, from, to, datagram),
+            Transport::Plain(t) => t.receive(from, datagram),
         }
     }
 
@@ -312,6 +323,7 @@ impl Transport {
     pub fn wake(&mut self, now: Instant) {
         match self {
             Transport::WebRtc(t) => t.wake(now),
+            Transport::Plain(_) => {}
         }
     }
 
@@ -319,6 +331,7 @@ impl Transport {
     pub fn poll(&mut self) -> Output {
         match self {
             Transport::WebRtc(t) => t.poll(),
+            Transport::Plain(t) => t.poll(),
         }
     }
 
@@ -327,6 +340,7 @@ impl Transport {
     pub fn request_key_frame(&mut self, now: Instant, section: usize) {
         match self {
             Transport::WebRtc(t) => t.request_key_frame(now, section),
+            Transport::Plain(t) => t.request_key_frame(section),
         }
     }
 
@@ -339,6 +353,7 @@ impl Transport {
     pub fn add_remote_candidate(&mut self, _now: Instant, candidate: &str) -> Result<(), SdpRefusal> {
         match self {
             Transport::WebRtc(t) => t.add_remote_candidate(candidate),
+            Transport::Plain(t) => t.add_remote_candidate(candidate),
         }
     }
 
@@ -346,6 +361,7 @@ impl Transport {
     pub fn close(&mut self, now: Instant) {
         match self {
             Transport::WebRtc(t) => t.close(now),
+            Transport::Plain(t) => t.close(),
         }
     }
 }

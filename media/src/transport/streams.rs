@@ -89,6 +89,11 @@ impl Streams {
         self.media.iter().any(|m| m.ssrc == ssrc || m.repair == Some(ssrc))
     }
 
+    /// The media whose retransmissions this SSRC carries.
+    pub(super) fn repaired_by(&self, repair: u32) -> Option<u32> {
+        self.media.iter().find(|m| m.repair == Some(repair)).map(|m| m.ssrc)
+    }
+
     /// Sorts a packet of an unknown SSRC, not authenticated yet.
     pub(super) fn admit(&mut self, rtp: &Rtp<'_>) -> Admission {
         self.resolve(rtp).unwrap_or(Admission::Refused)

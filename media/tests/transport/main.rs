@@ -1,0 +1,9 @@
+//! Transports against a real peer (a full str0m client) on virtual time, and against what offers may hold.
+
+mod hostile;
+mod net;
+mod offers;
+mod plain;
+mod play;
+mod publish;
+mod vectors;
