@@ -1,1 +1,3 @@
-//! wire
+//! Wire formats: parse and emit only.
+
+pub mod rtcp;
