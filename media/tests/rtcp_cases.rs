@@ -32,7 +32,7 @@ fn every_legal_sdes_is_read_whole() {
         }
         if name == "sr-sdes-bye" {
             let [Packet::SenderReport(sr), Packet::Sdes(_), Packet::Bye(bye)] = packets[..] else { panic!("{name}") };
-            // Read off the hex: 2,272 … the numbers of a sender that sent 500 packets of 40,000 octets.
+            // Read off the case's hex digits.
             assert_eq!((sr.ssrc, sr.info.ntp), (0xa530_da33, 0xe800_0001_8000_0000));
             assert_eq!((sr.info.rtp_time, sr.info.packets, sr.info.octets), (123_456, 500, 40_000));
             assert_eq!(bye.ssrcs().collect::<Vec<_>>(), [0xa530_da33]);
