@@ -1,5 +1,20 @@
 //! The send side of one viewer: from a shared packet to a protected datagram, and back from its reports.
 
+mod egress;
+mod header;
+mod link;
+mod report;
+mod rewrite;
+mod rtx;
+pub mod srtp;
+mod stream;
+mod twcc;
+
+pub use egress::{Egress, EgressConfig, EgressStats, Feedback, Forwarded, NoFormat, RtcpRefused};
+pub use rewrite::{SeqRewriter, TimeRewriter, Unplaced, WINDOW};
+pub use srtp::Protection;
+pub use twcc::TwccResult;
+
 /// Where finished datagrams go. One sink writes to one destination; the worker behind it gathers runs of
 /// equal size into one GSO send.
 pub trait PacketSink {

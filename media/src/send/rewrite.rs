@@ -1,0 +1,435 @@
+//! Numbers of an outgoing stream: one run of sequence numbers and one RTP clock over sources that come and go.
+
+use crate::packet::StreamClock;
+use std::time::{Duration, Instant};
+
+/// Source packets behind the newest that can still be placed. At 450 packets/s (4 Mbit/s) a repair may take 2.2 s.
+pub const WINDOW: u64 = 1024;
+
+/// Why a source packet gets no number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unplaced {
+    /// It was placed or left out before.
+    #[error("source packet {0} was seen before")]
+    Duplicate(u64),
+    /// It is from before the start of the source, or behind the window.
+    #[error("source packet {0} is too old")]
+    TooOld(u64),
+}
+
+/// From extended sequence numbers of a source to those that we send.
+///
+/// - Contiguous where the source is. What the source lost stays a hole, and a repaired packet gets its place.
+/// - A packet that is left out ([`Self::skip`]) leaves no hole.
+/// - [`Self::begin`] starts another source, or the same again, at the next free number.
+/// - A hole of [`WINDOW`] packets or more is sent as one of a single packet: it cannot be repaired any more, and
+///   a jump of 2^15 would cost the receiver its rollover count.
+/// - Memory is constant.
+#[derive(Debug, Clone)]
+pub struct SeqRewriter {
+    /// The number that source packet `top + 1` will get.
+    next: u64,
+    source: Option<Source>,
+}
+
+/// What is known of the current source.
+#[derive(Debug, Clone)]
+struct Source {
+    /// Packets before this one are not of this run.
+    first: u64,
+    /// The newest packet that was seen; `first - 1` at the beginning.
+    top: u64,
+    seen: Ring,
+    skipped: Ring,
+}
+
+impl SeqRewriter {
+    /// `first`: the number of the first packet sent, below 2^16 so that its rollover count is 0.
+    pub fn new(first: u64) -> Self {
+        Self { next: first, source: None }
+    }
+
+    /// From now on packets come from another run of a source, whose first is `ext_seq`.
+    pub fn begin(&mut self, ext_seq: u64) {
+        self.source = Some(Source {
+            first: ext_seq,
+            top: ext_seq.wrapping_sub(1),
+            seen: Ring::default(),
+            skipped: Ring::default(),
+        });
+    }
+
+    /// Forgets the source; the next one goes on at the next free number.
+    pub fn end(&mut self) {
+        self.source = None;
+    }
+
+    /// Whether a source has begun.
+    pub fn running(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// The number for a packet that is sent now.
+    ///
+    /// # Errors
+    /// [`Unplaced`]; the packet is not to be sent.
+    pub fn place(&mut self, ext_seq: u64) -> Result<u64, Unplaced> {
+        let source = self.source.as_mut().ok_or(Unplaced::TooOld(ext_seq))?;
+        match source.see(ext_seq)? {
+            Seen::Ahead { hole } => {
+                let seq = self.next + hole;
+                self.next = seq + 1;
+                Ok(seq)
+            }
+            Seen::Behind { numbers } => Ok(self.next - numbers),
+        }
+    }
+
+    /// A packet that is left out on purpose. Where a later packet was already sent its place is an open hole:
+    /// then its number is answered, to be filled with an empty packet, for nobody could repair it.
+    ///
+    /// # Errors
+    /// [`Unplaced`], where there is nothing to do.
+    pub fn skip(&mut self, ext_seq: u64) -> Result<Option<u64>, Unplaced> {
+        let source = self.source.as_mut().ok_or(Unplaced::TooOld(ext_seq))?;
+        match source.see(ext_seq)? {
+            Seen::Ahead { hole } => {
+                source.skipped.set(ext_seq);
+                self.next += hole;
+                Ok(None)
+            }
+            Seen::Behind { numbers } => Ok(Some(self.next - numbers)),
+        }
+    }
+}
+
+/// Where a new source packet stands.
+enum Seen {
+    /// After `top` (before this call), behind a hole of so many packets.
+    Ahead { hole: u64 },
+    /// Before `top`: its number is so many below the next free one.
+    Behind { numbers: u64 },
+}
+
+impl Source {
+    fn see(&mut self, ext_seq: u64) -> Result<Seen, Unplaced> {
+        if ext_seq < self.first {
+            return Err(Unplaced::TooOld(ext_seq));
+        }
+        // `top` is `first - 1` at the beginning, which is below every packet taken here even where it wrapped.
+        let ahead = ext_seq.wrapping_sub(self.top);
+        if self.top.wrapping_add(1) == self.first || ext_seq > self.top {
+            self.advance(ext_seq, ahead);
+            return Ok(Seen::Ahead { hole: if ahead > WINDOW { 1 } else { ahead - 1 } });
+        }
+        if self.top - ext_seq >= WINDOW {
+            return Err(Unplaced::TooOld(ext_seq));
+        }
+        if self.seen.get(ext_seq) {
+            return Err(Unplaced::Duplicate(ext_seq));
+        }
+        self.seen.set(ext_seq);
+        Ok(Seen::Behind { numbers: self.top - ext_seq + 1 - self.skipped.count(ext_seq + 1, self.top) })
+    }
+
+    fn advance(&mut self, ext_seq: u64, ahead: u64) {
+        if ahead > WINDOW {
+            // Nothing before this packet has a place any more.
+            self.first = ext_seq;
+            (self.seen, self.skipped) = (Ring::default(), Ring::default());
+        } else {
+            for passed in self.top.wrapping_add(1)..=ext_seq {
+                self.seen.clear(passed);
+                self.skipped.clear(passed);
+            }
+        }
+        self.seen.set(ext_seq);
+        self.top = ext_seq;
+    }
+}
+
+const WORDS: usize = (WINDOW / 64) as usize;
+
+/// One bit for each of the last [`WINDOW`] numbers.
+#[derive(Debug, Clone, Default)]
+struct Ring([u64; WORDS]);
+
+impl Ring {
+    fn at(seq: u64) -> (usize, u64) {
+        ((seq / 64) as usize % WORDS, 1 << (seq % 64))
+    }
+
+    fn get(&self, seq: u64) -> bool {
+        let (word, bit) = Self::at(seq);
+        self.0[word] & bit != 0
+    }
+
+    fn set(&mut self, seq: u64) {
+        let (word, bit) = Self::at(seq);
+        self.0[word] |= bit;
+    }
+
+    fn clear(&mut self, seq: u64) {
+        let (word, bit) = Self::at(seq);
+        self.0[word] &= !bit;
+    }
+
+    /// Bits set from `from` to `to`, fewer than [`WINDOW`] apart; none where `from` is later.
+    fn count(&self, from: u64, to: u64) -> u64 {
+        let mut all = 0;
+        let mut at = from;
+        while at <= to {
+            // The rest of the word, or up to `to`.
+            let bits = (64 - at % 64).min(to - at + 1);
+            let mask = (u64::MAX >> (64 - bits)) << (at % 64);
+            all += u64::from((self.0[Self::at(at).0] & mask).count_ones());
+            at += bits;
+        }
+        all
+    }
+}
+
+/// Largest difference between the time between two captures and the time between their sendings that is believed.
+const SKEW_MAX: Duration = Duration::from_secs(1);
+
+/// From RTP timestamps of a source to those that we send.
+#[derive(Debug, Clone)]
+pub struct TimeRewriter {
+    /// What is added to a source's timestamps, modulo 2^32.
+    offset: u32,
+    last: Option<Sent>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    rtp_time: u32,
+    captured: Instant,
+    sent: Instant,
+}
+
+impl TimeRewriter {
+    /// `offset`: random (RFC 3550 §5.1).
+    pub fn new(offset: u32) -> Self {
+        Self { offset, last: None }
+    }
+
+    /// What is added to timestamps of the source.
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// Another source goes on with `rtp_time`: later than the last packet by the time that passed between the two
+    /// captures, so that sound and picture stay together through the change; where the clocks of the two
+    /// sources cannot both be right, by the time that passed here. Never earlier, never the same.
+    pub fn begin(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
+        let Some(last) = self.last else { return };
+        let passed = now.saturating_duration_since(last.sent);
+        let captured = instant_of(clock, rtp_time, clock_hz).checked_duration_since(last.captured);
+        let elapsed = captured.filter(|c| c.abs_diff(passed) < SKEW_MAX).unwrap_or(passed);
+        let first = last.rtp_time.wrapping_add(ticks(elapsed, clock_hz).max(1));
+        self.offset = first.wrapping_sub(rtp_time);
+    }
+
+    /// The timestamp to send.
+    pub fn rewrite(&self, rtp_time: u32) -> u32 {
+        rtp_time.wrapping_add(self.offset)
+    }
+
+    /// Remembers the packet that a later source goes on from.
+    pub fn sent(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
+        let captured = instant_of(clock, rtp_time, clock_hz);
+        self.last = Some(Sent { rtp_time: self.rewrite(rtp_time), captured, sent: now });
+    }
+}
+
+/// `duration` on an RTP clock, modulo 2^32.
+pub(super) fn ticks(duration: Duration, clock_hz: u32) -> u32 {
+    (duration.as_nanos() * u128::from(clock_hz) / 1_000_000_000) as u32
+}
+
+/// When a timestamp was captured: those less than 2^31 ticks after the clock's are later, others earlier.
+fn instant_of(clock: StreamClock, rtp_time: u32, clock_hz: u32) -> Instant {
+    let ticks = rtp_time.wrapping_sub(clock.rtp_time) as i32;
+    let distance = Duration::from_nanos(u64::from(ticks.unsigned_abs()) * 1_000_000_000 / u64::from(clock_hz.max(1)));
+    let moved = if ticks < 0 { clock.at.checked_sub(distance) } else { clock.at.checked_add(distance) };
+    moved.unwrap_or(clock.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// The rules again, with everything remembered: a number is fixed by what was seen up to the newest packet.
+    struct Model {
+        first: u64,
+        top: Option<u64>,
+        next: u64,
+        seen: BTreeSet<u64>,
+        /// Every source packet that has a number: sent, or a hole that it may still fill.
+        numbers: BTreeMap<u64, u64>,
+    }
+
+    impl Model {
+        fn begin(&mut self, first: u64) {
+            (self.first, self.top) = (first, None);
+            self.seen.clear();
+            self.numbers.clear();
+        }
+
+        fn see(&mut self, seq: u64, skip: bool) -> Option<u64> {
+            let fresh = seq >= self.first
+                && !self.seen.contains(&seq)
+                && self.top.is_none_or(|top| seq > top || top - seq < WINDOW);
+            if !fresh {
+                return None;
+            }
+            self.seen.insert(seq);
+            match self.top {
+                Some(top) if seq < top => return self.numbers.get(&seq).copied(),
+                Some(top) if seq - top > WINDOW => {
+                    self.next += 1;
+                    self.first = seq;
+                }
+                top => {
+                    let hole_first = top.map_or(self.first, |top| top + 1);
+                    if top.is_none() && seq - self.first >= WINDOW {
+                        self.next += 1;
+                        self.first = seq;
+                    } else {
+                        for hole in hole_first..seq {
+                            self.numbers.insert(hole, self.next);
+                            self.next += 1;
+                        }
+                    }
+                }
+            }
+            self.top = Some(seq);
+            if skip {
+                return None;
+            }
+            self.numbers.insert(seq, self.next);
+            self.next += 1;
+            Some(self.next - 1)
+        }
+    }
+
+    /// Source packets around a walk that goes forward, with loss, reordering, duplicates, jumps and new sources.
+    fn steps() -> impl Strategy<Value = Vec<(i64, u8, bool)>> {
+        let step = prop_oneof![
+            20 => Just(1i64),
+            4 => 2i64..20,
+            4 => -30i64..=0,
+            1 => -1_100i64..-900,
+            1 => 900i64..1_200,
+            1 => 60_000i64..70_000,
+        ];
+        proptest::collection::vec((step, 0u8..100, any::<bool>()), 1..400)
+    }
+
+    fn base() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(0), 65_000u64..66_000, (1u64 << 32) - 500..1 << 32, 1u64 << 40..1 << 41]
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_those_of_the_plain_model(steps in steps(), source in base(), first in base()) {
+            let mut model = Model {
+                first: source, top: None, next: first, seen: BTreeSet::new(), numbers: BTreeMap::new(),
+            };
+            let mut rewriter = SeqRewriter::new(first);
+            rewriter.begin(source);
+            let (mut at, mut sent) = (source, BTreeSet::new());
+            for (step, kind, skip) in steps {
+                if kind == 0 {
+                    at = at.saturating_add_signed(step * 1_000);
+                    model.begin(at);
+                    rewriter.begin(at);
+                }
+                let seq = at.saturating_add_signed(step);
+                at = at.max(seq);
+                let skip = skip && kind < 30;
+                let number = match skip {
+                    true => rewriter.skip(seq).ok().flatten(),
+                    false => rewriter.place(seq).ok(),
+                };
+                prop_assert_eq!(number, model.see(seq, skip), "source packet {}", seq);
+                prop_assert_eq!(rewriter.next, model.next);
+                if let Some(number) = number {
+                    prop_assert!(sent.insert(number), "{} was sent twice", number);
+                }
+            }
+        }
+
+        /// Whatever is lost and reordered, nothing sent and nothing lost shares a number, and repair closes all holes.
+        #[test]
+        fn a_repaired_source_leaves_no_hole(source in base(), first in base(), fates in proptest::collection::vec(0u8..10, 1..300)) {
+            let mut rewriter = SeqRewriter::new(first);
+            rewriter.begin(source);
+            let (mut sent, mut late) = (BTreeSet::new(), Vec::new());
+            for (seq, fate) in (source..).zip(&fates) {
+                match fate {
+                    0 | 1 if seq != source => late.push(seq),
+                    2 => prop_assert_eq!(rewriter.skip(seq), Ok(None)),
+                    _ => { sent.insert(rewriter.place(seq).unwrap()); }
+                }
+            }
+            let newest = rewriter.next;
+            for seq in late {
+                // The last of the source are not late, just last.
+                sent.insert(rewriter.place(seq).unwrap());
+            }
+            let expected: BTreeSet<u64> = (first..rewriter.next).collect();
+            prop_assert_eq!(sent, expected);
+            prop_assert!(newest <= rewriter.next);
+        }
+    }
+
+    #[test]
+    fn padding_before_key_frames_and_repairs_are_placed() {
+        let mut rewriter = SeqRewriter::new(100);
+        assert_eq!(rewriter.place(9), Err(Unplaced::TooOld(9)), "nothing has begun");
+        rewriter.begin(10);
+        assert_eq!(rewriter.place(10), Ok(100));
+        assert_eq!(rewriter.skip(12), Ok(None));
+        assert_eq!(rewriter.place(13), Ok(102), "12 is left out, 11 is a hole");
+        assert_eq!(rewriter.place(11), Ok(101), "the repaired packet gets its place");
+        assert_eq!(rewriter.place(11), Err(Unplaced::Duplicate(11)));
+        assert_eq!(rewriter.place(12), Err(Unplaced::Duplicate(12)));
+        assert_eq!(rewriter.place(15), Ok(104));
+        assert_eq!(rewriter.skip(14), Ok(Some(103)), "its hole can be seen already");
+        assert_eq!(rewriter.place(9), Err(Unplaced::TooOld(9)));
+        rewriter.begin(5_000);
+        assert_eq!(rewriter.place(5_000), Ok(105), "another source goes on");
+        assert_eq!(rewriter.place(5_000 + WINDOW + 1), Ok(107), "a hole that nobody can repair is one packet");
+    }
+
+    const HZ: u32 = 90_000;
+
+    fn clock(at: Instant, rtp_time: u32) -> StreamClock {
+        StreamClock { at, rtp_time, synced: true }
+    }
+
+    #[test]
+    fn another_source_goes_on_after_the_time_that_passed() {
+        let t0 = Instant::now();
+        let ms = Duration::from_millis;
+        let mut times = TimeRewriter::new(7);
+        let (old, new) = (clock(t0, 1_000), clock(t0, u32::MAX - 100));
+        times.begin(t0, 1_000, old, HZ);
+        assert_eq!(times.rewrite(1_000), 1_007, "the first source has the offset it was given");
+        // Captured 100 ms after `t0`, sent at 130 ms.
+        times.sent(t0 + ms(130), 1_000 + 9_000, old, HZ);
+        // Captured at 300 ms, and 50 ms later here: 200 ms after the last, 18,000 ticks.
+        let first = (u32::MAX - 100).wrapping_add(27_000);
+        times.begin(t0 + ms(350), first, new, HZ);
+        assert_eq!(times.rewrite(first), 10_007 + 18_000);
+        // A clock that says 10 s when 220 ms passed is not believed.
+        times.begin(t0 + ms(350), first.wrapping_add(900_000), new, HZ);
+        assert_eq!(times.rewrite(first.wrapping_add(900_000)), 10_007 + 19_800);
+        // A source that was captured earlier goes on by the time here, and by one tick at least.
+        times.begin(t0 + ms(130), u32::MAX - 100, new, HZ);
+        assert_eq!(times.rewrite(u32::MAX - 100), 10_008);
+    }
+}
