@@ -7,7 +7,8 @@ interface Counts {
   bytesReceived: number
   packetsReceived: number
   packetsLost: number
-  freezeS: number
+  /** Stream → [freezes, their seconds]. */
+  freezes: Map<string, [number, number]>
   concealed: number
   samples: number
 }
@@ -71,7 +72,11 @@ function count(list: Stat[], atMs: number): Counts {
     bytesReceived: sum('inbound-rtp', 'bytesReceived'),
     packetsReceived: sum('inbound-rtp', 'packetsReceived'),
     packetsLost: sum('inbound-rtp', 'packetsLost'),
-    freezeS: sum('inbound-rtp', 'totalFreezesDuration'),
+    freezes: new Map(
+      list
+        .filter((stat) => stat.type === 'inbound-rtp' && stat['kind'] === 'video')
+        .map((stat) => [String(stat['id']), [num(stat, 'freezeCount'), num(stat, 'totalFreezesDuration')]]),
+    ),
     concealed: audio.reduce((n, stat) => n + num(stat, 'concealedSamples') - num(stat, 'silentConcealedSamples'), 0),
     samples: audio.reduce((n, stat) => n + num(stat, 'totalSamplesReceived'), 0),
   }
@@ -103,11 +108,20 @@ function downFlow(list: Stat[], window: Window): Flow {
     measured: {
       loss: came + lost > 0 ? lost / (came + lost) : null,
       rttMs: roundTrip(list),
-      freezeMs: Math.max(0, now.freezeS - old.freezeS) * 1000,
+      freezeMs: longestFreezeMs(old, now),
       concealed: samples > 0 ? Math.max(0, now.concealed - old.concealed) / samples : 0,
       silentMs: 0,
     },
   }
+}
+
+/** Mean length of a window's freezes, of the stream where it is longest. What outlasts the window was a muted camera. */
+function longestFreezeMs(old: Counts, now: Counts): number {
+  const means = [...now.freezes].map(([id, [count, seconds]]) => {
+    const [countBefore, secondsBefore] = old.freezes.get(id) ?? [count, seconds]
+    return count > countBefore ? ((seconds - secondsBefore) * 1000) / (count - countBefore) : 0
+  })
+  return Math.max(0, ...means.filter((ms) => ms < WINDOW_MS))
 }
 
 function pairOf(list: Stat[]): Stat | undefined {

@@ -153,9 +153,13 @@ export class Session {
     const close = openEvents(this.wanted.room, this.id, token, {
       event: (event) => this.#hear(event),
       live: (live) => {
-        clearTimeout(this.#controlTimer)
-        if (live) this.controlLost = false
-        else this.#controlTimer = window.setTimeout(() => (this.controlLost = true), 5000)
+        // The browser tries again every few seconds: it counts from the first failure on.
+        if (!live) this.#controlTimer ||= window.setTimeout(() => (this.controlLost = true), 5000)
+        else {
+          clearTimeout(this.#controlTimer)
+          this.#controlTimer = 0
+          this.controlLost = false
+        }
       },
       refused: () => void this.#ask(),
     })

@@ -5,7 +5,9 @@ import { sectionOf } from './room'
 /** What one tile shows. */
 export interface TileView {
   identity: string
+  /** As it is shown; "You" for one's own. */
   name: string
+  fullName: string
   own: boolean
   video: MediaStreamTrack | null
   muted: boolean
@@ -27,6 +29,7 @@ export function tilesOf(session: Session, pinned: string | null): TileView[] {
       {
         identity,
         name: participant.name || identity,
+        fullName: participant.name || identity,
         own: false,
         video: shown && camera.mid !== null ? (play.tracks.get(camera.mid) ?? null) : null,
         muted: microphone.track === null || microphone.track.muted,
@@ -40,6 +43,7 @@ export function tilesOf(session: Session, pinned: string | null): TileView[] {
   const own: TileView = {
     identity: me.identity,
     name: words.call.you,
+    fullName: session.wanted.name || words.call.you,
     own: true,
     video: session.camOn ? devices.camTrack : null,
     muted: !session.micOn,

@@ -1,0 +1,185 @@
+// A server of the page's protocol without media of its own: states that a real server reaches only with effort are set
+// here by hand. Media, where a check needs it, comes from a second browser page (peer.html).
+import { createServer } from 'node:http'
+import { readFile } from 'node:fs/promises'
+import { extname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const dist = fileURLToPath(new URL('../dist', import.meta.url))
+const types = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' }
+/** The policy that the pages have to live under. */
+export const CSP = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+
+/** `answer(id, offer, send)`: gives an SDP answer. Returns the mock: its URL, its switches, what it was told. */
+export async function startMock(answer) {
+  const mock = {
+    url: '',
+    /** Refuse the next joins with this: `{status, code, detail, headers}`. */
+    refuse: null,
+    /** No dev tokens: `--dev` is off. */
+    devTokens: true,
+    /** Who is in, besides the one who joins. */
+    others: [],
+    /** Requests as `METHOD path`, with bodies of PATCH. */
+    log: [],
+    /** Answer without candidates: the media path never opens. */
+    noPath: false,
+    /** Event streams are cut at once. */
+    eventsDown: false,
+    /** Event streams are refused. */
+    eventsRefused: false,
+    /** Sessions are gone, for this reason. */
+    gone: null,
+    /** Delay of every answer, ms. */
+    delayMs: 0,
+    send: null,
+    drop: null,
+    close: null,
+  }
+  let streams = []
+  let me = null
+  let next = 1
+
+  const participant = (identity, name, published = true) => ({
+    identity,
+    name,
+    session: `PA_${identity}`,
+    metadata: '',
+    joined_at_ms: Date.now(),
+    state: 'connected',
+    tracks: published
+      ? [
+          { id: `TR_${identity}_a`, source: 'microphone', kind: 'audio', codec: 'opus', muted: false },
+          { id: `TR_${identity}_v`, source: 'camera', kind: 'video', codec: 'vp8', muted: false },
+        ]
+      : [],
+  })
+  mock.participant = participant
+  const room = (name) => ({
+    id: 'RM_mock',
+    name,
+    kind: 'conference',
+    worker: 0,
+    created_at_ms: Date.now(),
+    max_participants: 50,
+    metadata: '',
+    participants: [...mock.others, ...(me ? [me] : [])],
+  })
+  const write = (response, event) => response.write(`event: ${event.event}\ndata: ${JSON.stringify(event)}\n\n`)
+  mock.send = (event) => streams.forEach((stream) => write(stream, event))
+  mock.me = () => me
+  mock.drop = () => streams.splice(0).forEach((stream) => stream.destroy())
+  mock.reset = () => {
+    mock.drop()
+    Object.assign(mock, { refuse: null, devTokens: true, others: [], log: [], noPath: false, eventsDown: false, eventsRefused: false, gone: null, delayMs: 0 })
+    me = null
+  }
+
+  const problem = (response, { status, code, detail = '', headers = {} }) => {
+    response.writeHead(status, { 'content-type': 'application/problem+json', ...headers })
+    response.end(JSON.stringify({ status, code, title: code, detail }))
+  }
+
+  async function serve(request, response) {
+    const url = new URL(request.url, mock.url)
+    const parts = url.pathname.split('/').map(decodeURIComponent)
+    let body = ''
+    for await (const chunk of request) body += chunk
+    if (!url.pathname.startsWith('/assets')) mock.log.push(`${request.method} ${url.pathname}${request.method === 'PATCH' ? ` ${body}` : ''}`)
+    if (mock.delayMs && request.method === 'POST') await new Promise((resolve) => setTimeout(resolve, mock.delayMs))
+
+    if (url.pathname === '/peer.html') {
+      response.writeHead(200, { 'content-type': 'text/html' })
+      return response.end(await readFile(new URL('peer.html', import.meta.url)))
+    }
+    if (request.method === 'GET' && (url.pathname === '/' || parts[1] === 'watch' || parts[1] === 'assets')) {
+      const file = parts[1] === 'assets' ? url.pathname : '/index.html'
+      response.writeHead(200, { 'content-type': types[extname(file)] ?? 'text/plain', 'content-security-policy': CSP })
+      return response.end(await readFile(dist + file).catch(() => ''))
+    }
+    if (url.pathname === '/api/v1/dev/token') {
+      if (!mock.devTokens) return problem(response, { status: 404, code: 'not_found' })
+      const { identity, name } = JSON.parse(body)
+      me = participant(identity, name)
+      response.setHeader('content-type', 'application/json')
+      return response.end(JSON.stringify({ token: `mock.${identity}`, identity }))
+    }
+    if (request.method === 'POST' && (parts[1] === 'whip' || parts[1] === 'whep')) {
+      if (mock.refuse) return problem(response, mock.refuse)
+      const id = `TP_${next++}`
+      const offer = mock.noPath ? body.replace(/a=candidate:.*\r\n/g, '') : body
+      let sdp = await answer(id, offer, parts[1] === 'whip' ? 0 : Math.max(1, mock.others.length))
+      if (mock.noPath) sdp = sdp.replace(/a=candidate:.*\r\n/g, '')
+      if (parts[1] === 'whep') mock.play = { id, sdp }
+      response.writeHead(201, {
+        'content-type': 'application/sdp',
+        location: `/transports/${id}`,
+        etag: '"mock"',
+        'rondo-session': `PA_${me?.identity}`,
+      })
+      return response.end(sdp)
+    }
+    if (parts[1] === 'transports') {
+      response.writeHead(request.method === 'PATCH' ? 204 : 200)
+      return response.end()
+    }
+    if (url.pathname.startsWith('/api/v1/rooms/') && !parts[5] && mock.others.length === 0) {
+      return problem(response, { status: 404, code: 'room_not_found' })
+    }
+    if (parts[5] === 'events') {
+      if (mock.eventsRefused) return problem(response, { status: 404, code: 'replaced' })
+      if (mock.eventsDown) return response.destroy()
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      write(response, { event: 'snapshot', room: room(parts[4]), sections: sections(), you: me?.session ?? null, speakers: [] })
+      streams.push(response)
+      return request.on('close', () => (streams = streams.filter((stream) => stream !== response)))
+    }
+    if (url.pathname.startsWith('/api/v1/rooms/')) {
+      response.setHeader('content-type', 'application/json')
+      return response.end(JSON.stringify(room(parts[4])))
+    }
+    if (url.pathname.startsWith('/api/v1/sessions/')) {
+      if (mock.gone) return problem(response, { status: 404, code: mock.gone })
+      if (request.method === 'PATCH') patched(JSON.parse(body))
+      response.setHeader('content-type', 'application/json')
+      return response.end('{}')
+    }
+    problem(response, { status: 404, code: 'not_found' })
+  }
+
+  function patched({ muted = {} }) {
+    for (const track of me?.tracks ?? []) {
+      if (!(track.id in muted)) continue
+      track.muted = muted[track.id]
+      mock.send({ event: track.muted ? 'track_muted' : 'track_unmuted', identity: me.identity, track })
+    }
+  }
+
+  /** Sections in order, as the answer's mids: one of each kind for each other participant. */
+  function sections() {
+    const mids = { audio: [], video: [] }
+    for (const part of (mock.play?.sdp ?? '').split('\nm=').slice(1)) {
+      mids[part.slice(0, 5)]?.push(/a=mid:(\S+)/.exec(part)?.[1])
+    }
+    return mock.others.flatMap(({ identity }, n) => [
+      { transport: mock.play.id, mid: mids.audio[n], track: `TR_${identity}_a`, identity },
+      { transport: mock.play.id, mid: mids.video[n], track: `TR_${identity}_v`, identity },
+    ])
+  }
+
+  const server = createServer((request, response) => {
+    serve(request, response).catch((error) => {
+      console.error(error)
+      if (!response.headersSent) problem(response, { status: 500, code: 'internal' })
+      else response.end()
+    })
+  })
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  mock.url = `http://127.0.0.1:${server.address().port}`
+  mock.close = () => {
+    mock.drop()
+    server.closeAllConnections()
+    server.close()
+  }
+  return mock
+}
