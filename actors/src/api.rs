@@ -227,6 +227,8 @@ pub struct TransportInfo {
     pub door: Door,
     /// ICE session tag.
     pub etag: String,
+    /// The peer's ICE ufrag: a trickle fragment must name it.
+    pub remote_ufrag: String,
 }
 
 /// Why something was not done. The doors give each a status and a stable code, in one table.
@@ -677,7 +679,7 @@ pub enum RoomEvent {
     },
     /// To one session: muted by, removed by, moving, replaced.
     MessageToYou {
-        /// `muted`, `removed`, `moving`, `replaced`, `join_again`.
+        /// `muted`, `unmuted`, `removed`, `moving`, `replaced`, `join_again`.
         what: &'static str,
         /// Who did it, where somebody did.
         by: Option<String>,
@@ -727,11 +729,11 @@ pub struct SectionAssignment {
     pub identity: Option<Identity>,
 }
 
-/// An event with its number in the room; `id:` of an event stream. Numbers have no gaps within one audience,
-/// and grow.
+/// An event with its number in the room; `id:` of an event stream. Numbers grow; those of other people's
+/// private events are skipped.
 #[derive(Debug, Clone)]
 pub struct Numbered {
-    /// Number; 0 for a snapshot that opens a stream is never used.
+    /// Number. A snapshot has that of the newest event it contains.
     pub id: u64,
     /// What happened.
     pub event: std::sync::Arc<RoomEvent>,

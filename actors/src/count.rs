@@ -85,6 +85,8 @@ counters! {
     session_panics,
     /// Panics caught in rooms.
     room_panics,
+    /// Panics caught in the worker's loop.
+    loop_panics,
     /// Event streams closed because their reader was too slow.
     event_streams_too_slow,
     /// Wake-ups of timers.
@@ -114,12 +116,10 @@ pub struct NodeCounts {
     pub left: Vec<(&'static str, u64)>,
     /// Timer wake-ups by reason label.
     pub wakeups: Vec<(&'static str, u64)>,
-    /// Depth of actors' queues: name, messages waiting.
-    pub queues: Vec<(&'static str, u64)>,
-    /// Actors made anew after a panic.
+    /// Rooms whose actor panicked.
+    pub rooms_died: u64,
+    /// Rooms opened anew after their actor had panicked.
     pub restarts: u64,
     /// Worker threads that died.
     pub workers_lost: u64,
-    /// How long joins took from the answer to DTLS, in milliseconds: upper bounds and cumulative counts.
-    pub join_ms: Vec<(u64, u64)>,
 }

@@ -9,6 +9,7 @@ pub mod codec;
 pub mod ids;
 pub mod packet;
 pub mod receive;
+pub mod room;
 pub mod send;
 pub mod speaker;
 pub mod transport;

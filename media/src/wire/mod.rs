@@ -1,1 +1,4 @@
 //! wire
+
+pub mod rtp;
+pub mod stun;

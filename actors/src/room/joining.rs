@@ -1,0 +1,269 @@
+//! How a transport gets in: admission, replacement, tracks and sections.
+
+use super::members::{Attachment, Member, Role, Subscriber, Track};
+use super::{Room, RoomMsg, source_of, track_text};
+use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo};
+use crate::port::{Post, Reply};
+use crate::session::{AddRole, AddTransport, Session, SessionMsg};
+use crate::shell::Ending;
+use crate::supervisor::SupervisorMsg;
+use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
+use rondo_media::room::{Candidate, Sections, TrackKey};
+use rondo_media::transport::Transport;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// A transport that was built for somebody who wants in.
+pub struct Attach {
+    /// Its name.
+    pub id: TransportId,
+    /// Who.
+    pub identity: Identity,
+    /// Name to show.
+    pub name: Option<String>,
+    /// Came without a token.
+    pub guest: bool,
+    /// Which door.
+    pub door: crate::api::Door,
+    /// What for.
+    pub purpose: Purpose,
+    /// The transport, its offer accepted.
+    pub transport: Transport,
+    /// ICE session tag.
+    pub etag: String,
+    /// When the request came in.
+    pub asked_at: Instant,
+    /// Parent of the join's phases.
+    pub span: tracing::Span,
+    /// Where the answer goes.
+    pub reply: Reply<Result<Attached, Refusal>>,
+}
+
+/// What the answer's text needs to know.
+#[derive(Debug)]
+pub struct Attached {
+    /// The participant's session.
+    pub session: SessionId,
+    /// Section, identity and track of every section that carries something.
+    pub msids: Vec<(usize, String, String)>,
+}
+
+impl Room {
+    pub(super) fn attach(&mut self, now: Instant, attach: Attach) {
+        let refused = self.refuse(&attach);
+        if let Some(refusal) = refused {
+            attach.reply.answer(Err(refusal));
+            return;
+        }
+        self.ever_joined = true;
+        self.empty_since = None;
+        let session = match self.members.iter().find(|m| m.identity == attach.identity) {
+            Some(member) => member.session,
+            None => self.admit(now, attach.identity.clone(), attach.name.clone()),
+        };
+        if let Purpose::Publish { audio, video } = attach.purpose {
+            self.replace(now, session, &attach, audio, video);
+        }
+        let Attach { id, guest, door, purpose, transport, etag, asked_at, span, reply, identity, .. } = attach;
+        let index = self.free_index(session);
+        let (role, add_role, msids) = match purpose {
+            Purpose::Publish { audio, video } => self.publish(session, &identity, &transport, audio, video),
+            Purpose::Play { only } => self.play(session, index, &transport, only),
+        };
+        let remote_ufrag = transport.remote_ufrag().to_owned();
+        let room = self.seed.name.clone();
+        let info = TransportInfo { room, session, identity, guest, door, etag, remote_ufrag };
+        self.supervisor.post(now, SupervisorMsg::TransportAdded { room: self.seed.id, transport: id, info });
+        let told = self.section_events(id, &role);
+        let Some(member) = self.member_mut(session) else { return };
+        let attachment = Attachment { id, door, guest, role, ending: false };
+        let place = usize::from(index);
+        if member.transports.len() <= place {
+            member.transports.resize_with(place + 1, || None);
+        }
+        member.transports[place] = Some(attachment);
+        let add = AddTransport { index, id, transport, role: add_role, asked_at, span };
+        member.port.post(now, SessionMsg::Add(Box::new(add)));
+        for event in told {
+            self.emit(now, Some(session), event);
+        }
+        reply.answer(Ok(Attached { session, msids }));
+    }
+
+    fn refuse(&self, attach: &Attach) -> Option<Refusal> {
+        if self.closing {
+            return Some(Refusal::RoomNotFound(self.seed.name.clone()));
+        }
+        match self.members.iter().find(|m| m.identity == attach.identity) {
+            Some(member) => {
+                let limit = self.local.limits.transports_per_session;
+                let open = member.transports.iter().flatten().filter(|t| !t.ending).count();
+                (open >= limit || member.transports.iter().flatten().count() >= limit * 2)
+                    .then_some(Refusal::TooManyTransports { limit })
+            }
+            None => {
+                let limit = self.max_participants();
+                (self.members.len() >= limit).then(|| Refusal::RoomFull { room: self.seed.name.clone(), limit })
+            }
+        }
+    }
+
+    /// Makes a participant and its session actor.
+    fn admit(&mut self, now: Instant, identity: Identity, name: Option<String>) -> SessionId {
+        let session = self.local.with_random(|random| SessionId::generate(random));
+        let slot = self.local.open_slot(self.seed.id);
+        let (local, room) = (Rc::clone(&self.local), self.me.clone());
+        let make = Box::new(move |_| Session::new(session, slot, local, room));
+        let (me, counters) = (self.me.clone(), self.local.counters.clone());
+        let on_end = Box::new(move |ending| {
+            if ending == Ending::Panicked {
+                counters.session_panics.add(1);
+                // If the room's queue is full it finds out by the next message that it cannot deliver.
+                let _ = me.tell(RoomMsg::SessionDied { session });
+            }
+        });
+        let port = self.local.host().session(&self.local, make, on_end);
+        self.local.fill_slot(slot, port.clone());
+        let member = Member {
+            session,
+            number: self.next_participant,
+            slot,
+            name: name.unwrap_or_else(|| identity.to_string()),
+            metadata: String::new(),
+            joined_at: now,
+            state: SessionState::Joining,
+            port: Post::new(port),
+            transports: Vec::new(),
+            identity,
+        };
+        self.next_participant += 1;
+        let participant = self.participant(&member);
+        tracing::info!(room = %self.seed.name, identity = %member.identity, %session, "participant joined");
+        self.members.push(member);
+        self.supervisor.post(now, SupervisorMsg::SessionStarted { room: self.seed.id, session });
+        self.emit(now, None, RoomEvent::ParticipantJoined { participant });
+        session
+    }
+
+    fn free_index(&mut self, session: SessionId) -> u8 {
+        let taken = |m: &mut Member| m.transports.iter().position(Option::is_none).unwrap_or(m.transports.len());
+        self.member_mut(session).map_or(0, taken) as u8
+    }
+
+    /// A second publisher of the same (room, identity, source) takes the place of the first (interfaces §3).
+    fn replace(&mut self, now: Instant, session: SessionId, attach: &Attach, audio: Source, video: Source) {
+        let sources: Vec<Source> = attach
+            .transport
+            .sections()
+            .iter()
+            .filter(|s| !s.formats.is_empty())
+            .map(|s| source_of(s.kind, audio, video))
+            .collect();
+        let tracks = &self.tracks;
+        let Some(member) = self.members.iter_mut().find(|m| m.session == session) else { return };
+        let mut replaced = Vec::new();
+        for (index, attachment) in member.transports.iter_mut().enumerate() {
+            let Some(attachment) = attachment else { continue };
+            let Role::Publish { tracks: keys } = &attachment.role else { continue };
+            let same = keys.iter().any(|key| tracks.get(key).is_some_and(|t| sources.contains(&t.source)));
+            if same && !attachment.ending {
+                attachment.ending = true;
+                replaced.extend(keys.iter().copied());
+                let (id, reason) = (attachment.id, LeaveReason::Replaced);
+                member.port.post(now, SessionMsg::End { transport: index as u8, reason });
+                // At once, not when the session confirms: the old resource is gone when the new one is there.
+                self.supervisor.post(now, SupervisorMsg::TransportEnded { transport: id, reason });
+            }
+        }
+        for key in &replaced {
+            self.unpublish(now, *key, LeaveReason::Replaced);
+        }
+        if !replaced.is_empty() {
+            let told = RoomEvent::MessageToYou { what: "replaced", by: None, track: None };
+            self.emit(now, Some(session), told);
+        }
+    }
+
+    fn publish(
+        &mut self,
+        session: SessionId,
+        identity: &Identity,
+        transport: &Transport,
+        audio: Source,
+        video: Source,
+    ) -> (Role, AddRole, Vec<(usize, String, String)>) {
+        let participant = self.members.iter().find(|m| m.session == session).map_or(0, |m| m.number);
+        let mut by_section = Vec::new();
+        for section in transport.sections() {
+            let key = (!section.formats.is_empty()).then(|| {
+                let key = TrackKey(self.next_track);
+                self.next_track += 1;
+                let track = Track {
+                    id: self.local.with_random(|random| TrackId::generate(random)),
+                    session,
+                    participant,
+                    identity: identity.clone(),
+                    source: source_of(section.kind, audio, video),
+                    kind: section.kind,
+                    codec: None,
+                    muted: false,
+                    subscribers: Vec::new(),
+                };
+                self.tracks.insert(key, track);
+                key
+            });
+            by_section.push(key);
+        }
+        let tracks = by_section.iter().flatten().copied().collect();
+        (Role::Publish { tracks }, AddRole::Publish(by_section), Vec::new())
+    }
+
+    fn play(
+        &mut self,
+        session: SessionId,
+        index: u8,
+        transport: &Transport,
+        only: Option<Identity>,
+    ) -> (Role, AddRole, Vec<(usize, String, String)>) {
+        let offered = transport.sections();
+        let usable = |s: &rondo_media::transport::Section| (s.kind, !s.formats.is_empty() && s.ssrc.is_some());
+        let mut sections = Sections::new(offered.iter().map(usable));
+        let mut assigned = vec![None; offered.len()];
+        let mut msids = Vec::new();
+        let mut missing = 0;
+        let port = self.members.iter().find(|m| m.session == session).map(|m| m.port.port().clone());
+        let Some(port) = port else { return (Role::Publish { tracks: vec![] }, AddRole::Play(assigned), msids) };
+        for (key, track) in &mut self.tracks {
+            if !Self::shows(track, session, only.as_ref()) {
+                continue;
+            }
+            let candidate = Candidate { track: *key, participant: track.participant, kind: track.kind };
+            let Some(section) = sections.place(candidate) else {
+                missing += 1;
+                continue;
+            };
+            assigned[section] = Some((*key, track.muted));
+            msids.push((section, track.identity.to_string(), track_text(track.id)));
+            let section = section as u16;
+            track.subscribers.push(Subscriber { session, port: port.clone(), transport: index, section, paused: false });
+        }
+        let mids = offered.iter().map(|s| s.mid.clone()).collect();
+        (Role::Play { only, sections, mids, missing }, AddRole::Play(assigned), msids)
+    }
+
+    /// What the new transport's session is told of its sections.
+    fn section_events(&self, transport: TransportId, role: &Role) -> Vec<RoomEvent> {
+        let Role::Play { sections, mids, missing, .. } = role else { return Vec::new() };
+        let assigned = sections.held().map(|(section, key)| {
+            let track = self.tracks.get(&key);
+            RoomEvent::SectionAssigned(crate::api::SectionAssignment {
+                transport,
+                mid: mids.get(section).cloned().unwrap_or_default(),
+                track: track.map(|t| t.id),
+                identity: track.map(|t| t.identity.clone()),
+            })
+        });
+        let full = (*missing > 0).then_some(RoomEvent::SectionsFull { transport, missing: *missing });
+        assigned.chain(full).collect()
+    }
+}

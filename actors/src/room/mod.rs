@@ -1,0 +1,312 @@
+//! The room actor: who is in, what they publish, who sees it in which section, and what everybody is told.
+//!
+//! It lives on one worker, beside its sessions. Arrows: supervisor and doors ask the room; the room tells its
+//! sessions and the supervisor; sessions tell the room. Nobody here waits for an answer.
+
+mod commands;
+mod fanout;
+mod feeds;
+mod joining;
+mod members;
+
+use crate::api::{
+    LeaveReason, Numbered, Refusal, RoomInfo, RoomKind, RoomSettings, SessionInfo, SessionPatch, SessionState,
+    TransportStats, Wish,
+};
+use crate::batch::Batch;
+use crate::local::Local;
+use crate::port::{Port, Post, Reply};
+use crate::session::SessionMsg;
+use crate::shell::Receive;
+use crate::supervisor::SupervisorMsg;
+use feeds::Feeds;
+pub use joining::{Attach, Attached};
+use members::{Member, Track};
+use rondo_media::codec::{Codec, Kind};
+use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, TransportId};
+use rondo_media::room::TrackKey;
+use rondo_media::speaker::Speakers;
+use rondo_media::units::{Deadline, Why};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Messages to a room.
+pub enum RoomMsg {
+    /// A transport wants in.
+    Attach(Box<Attach>),
+    /// A transport is to end.
+    End {
+        /// Which.
+        transport: TransportId,
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// Remote candidates that came later.
+    Trickle {
+        /// Which transport.
+        transport: TransportId,
+        /// `candidate:` lines.
+        candidates: Vec<String>,
+    },
+    /// The room as lists show it.
+    Info(Reply<RoomInfo>),
+    /// New settings.
+    Patch(RoomSettings, Reply<RoomInfo>),
+    /// The room ends.
+    Close {
+        /// Why.
+        reason: LeaveReason,
+        /// Who ended it.
+        by: Option<String>,
+    },
+    /// Its sessions, with the ports to ask for their counters.
+    Sessions(Reply<Vec<(SessionInfo, Port<SessionMsg>)>>),
+    /// A participant's session.
+    SessionOf(Identity, Reply<Option<SessionId>>),
+    /// A session changes.
+    PatchSession(SessionId, SessionPatch, Reply<Result<(), Refusal>>),
+    /// What a viewer wishes of tracks.
+    Wish(SessionId, Vec<Wish>, Reply<Result<(), Refusal>>),
+    /// Somebody is removed.
+    Remove {
+        /// Which session.
+        session: SessionId,
+        /// Who does it.
+        by: Option<String>,
+        /// Done.
+        reply: Reply<Result<(), Refusal>>,
+    },
+    /// Somebody wants to hear what happens.
+    Events {
+        /// Whose private events come along.
+        me: Option<SessionId>,
+        /// Resume behind this event.
+        after: Option<u64>,
+        /// Snapshot or backlog, and what follows.
+        reply: Reply<Result<(Vec<Numbered>, tokio::sync::mpsc::Receiver<Numbered>), Refusal>>,
+    },
+    /// A batch of a track, for everybody who sees it.
+    Media(Arc<Batch>),
+    /// The first packet of a track came, or its codec changed.
+    TrackStarted {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        track: TrackKey,
+        /// What it carries.
+        codec: Codec,
+    },
+    /// A viewer needs a key frame.
+    KeyFrameWanted {
+        /// Of which track.
+        track: TrackKey,
+    },
+    /// A viewer's transport did not offer the codec of a track.
+    CodecUnsupported {
+        /// Whose.
+        session: SessionId,
+        /// Which track.
+        track: TrackKey,
+        /// Its codec.
+        codec: Codec,
+    },
+    /// A transport has ended.
+    TransportEnded {
+        /// Whose.
+        session: SessionId,
+        /// Its index.
+        transport: u8,
+        /// Why.
+        reason: LeaveReason,
+        /// What it had counted.
+        stats: TransportStats,
+    },
+    /// A session's state changed.
+    State {
+        /// Which.
+        session: SessionId,
+        /// How it is now.
+        state: SessionState,
+    },
+    /// A session actor panicked; its state is lost.
+    SessionDied {
+        /// Which.
+        session: SessionId,
+    },
+}
+
+/// What the supervisor knows of a room when it opens it.
+#[derive(Debug, Clone)]
+pub struct RoomSeed {
+    /// Its id.
+    pub id: RoomId,
+    /// Its name.
+    pub name: RoomName,
+    /// What an app fixed.
+    pub settings: RoomSettings,
+    /// Kind to begin with.
+    pub kind: RoomKind,
+}
+
+/// One room.
+pub struct Room {
+    seed: RoomSeed,
+    kind: RoomKind,
+    local: Rc<Local>,
+    me: Port<RoomMsg>,
+    supervisor: Post<SupervisorMsg>,
+    members: Vec<Member>,
+    next_participant: u32,
+    tracks: BTreeMap<TrackKey, Track>,
+    next_track: u32,
+    speakers: Speakers,
+    speaking: Vec<Identity>,
+    feeds: Feeds,
+    created_at: Instant,
+    empty_since: Option<Instant>,
+    ever_joined: bool,
+    closing: bool,
+}
+
+impl Room {
+    /// A room that nobody has entered yet.
+    pub fn new(now: Instant, seed: RoomSeed, local: Rc<Local>, me: Port<RoomMsg>, supervisor: Port<SupervisorMsg>) -> Self {
+        let kind = seed.kind;
+        tracing::info!(room = %seed.name, id = %seed.id, kind = kind.label(), worker = local.worker, "room opened");
+        Self {
+            kind,
+            me,
+            supervisor: Post::new(supervisor),
+            members: Vec::new(),
+            next_participant: 0,
+            tracks: BTreeMap::new(),
+            next_track: 0,
+            speakers: Speakers::new(),
+            speaking: Vec::new(),
+            feeds: Feeds::new(local.limits.event_streams_per_room),
+            created_at: now,
+            empty_since: Some(now),
+            ever_joined: false,
+            closing: false,
+            seed,
+            local,
+        }
+    }
+
+    fn info(&self) -> RoomInfo {
+        RoomInfo {
+            id: self.seed.id,
+            name: self.seed.name.clone(),
+            kind: self.kind,
+            executor: self.kind.executor(),
+            worker: self.local.worker,
+            created_at_ms: self.local.wall.unix_ms(self.created_at),
+            max_participants: self.max_participants(),
+            metadata: self.seed.settings.metadata.clone().unwrap_or_default(),
+            participants: self.members.iter().map(|member| self.participant(member)).collect(),
+        }
+    }
+
+    fn max_participants(&self) -> usize {
+        let limit = self.local.limits.participants_per_room;
+        self.seed.settings.max_participants.map_or(limit, |own| own.min(limit))
+    }
+
+    fn lifetime(&self) -> Option<Instant> {
+        let times = &self.local.times;
+        let stay = if self.ever_joined { times.departure_timeout } else { times.empty_timeout };
+        self.empty_since.map(|since| since + stay)
+    }
+
+    /// Two people make a call, a third who publishes makes it a conference for good (interfaces §4).
+    fn judge_kind(&mut self, now: Instant) {
+        if self.seed.settings.kind.is_some() || self.kind != RoomKind::Call {
+            return;
+        }
+        let publishing = self.members.iter().filter(|m| self.tracks.values().any(|t| t.session == m.session && t.started())).count();
+        if publishing > 2 {
+            self.kind = RoomKind::Conference;
+            self.supervisor.post(now, SupervisorMsg::KindChanged { room: self.seed.id, kind: self.kind });
+            tracing::info!(room = %self.seed.name, kind = self.kind.label(), "room changed its kind");
+        }
+    }
+}
+
+impl Receive for Room {
+    type Msg = RoomMsg;
+
+    fn receive(&mut self, now: Instant, msg: RoomMsg) {
+        match msg {
+            RoomMsg::Media(batch) => self.media(now, &batch),
+            RoomMsg::KeyFrameWanted { track } => self.key_frame_wanted(now, track),
+            RoomMsg::Attach(attach) => self.attach(now, *attach),
+            RoomMsg::End { transport, reason } => self.end_transport(now, transport, reason),
+            RoomMsg::Trickle { transport, candidates } => self.trickle(now, transport, candidates),
+            RoomMsg::Info(reply) => reply.answer(self.info()),
+            RoomMsg::Patch(settings, reply) => {
+                self.patch(now, settings);
+                reply.answer(self.info());
+            }
+            RoomMsg::Close { reason, by } => self.close(now, reason, by),
+            RoomMsg::Sessions(reply) => reply.answer(self.sessions()),
+            RoomMsg::SessionOf(identity, reply) => {
+                reply.answer(self.members.iter().find(|m| m.identity == identity).map(|m| m.session));
+            }
+            RoomMsg::PatchSession(session, patch, reply) => reply.answer(self.patch_session(now, session, patch)),
+            RoomMsg::Wish(session, wishes, reply) => reply.answer(self.wish(now, session, &wishes)),
+            RoomMsg::Remove { session, by, reply } => reply.answer(self.remove(now, session, by)),
+            RoomMsg::Events { me, after, reply } => reply.answer(self.open_feed(now, me, after)),
+            RoomMsg::TrackStarted { session, track, codec } => self.track_started(now, session, track, codec),
+            RoomMsg::CodecUnsupported { session, track, codec } => self.codec_unsupported(now, session, track, codec),
+            RoomMsg::TransportEnded { session, transport, reason, stats } => {
+                self.transport_ended(now, session, transport, reason, &stats);
+            }
+            RoomMsg::State { session, state } => self.state_changed(now, session, state),
+            RoomMsg::SessionDied { session } => self.session_died(now, session),
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.supervisor.retry(now);
+        for member in &mut self.members {
+            member.port.retry(now);
+        }
+        self.bury(now);
+        self.judge_speakers(now);
+        if !self.closing && self.lifetime().is_some_and(|at| at <= now) {
+            self.close(now, LeaveReason::RoomClosed, None);
+        }
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        let retry = std::iter::once(self.supervisor.deadline())
+            .chain(self.members.iter().map(|m| m.port.deadline()))
+            .flatten()
+            .min()
+            .map(|at| Deadline { at, why: Why::Restart });
+        let life = match self.closing {
+            true => None,
+            false => self.lifetime().map(|at| Deadline { at, why: Why::RoomLifetime }),
+        };
+        Deadline::earlier(Deadline::earlier(retry, life), self.speakers.deadline())
+    }
+
+    fn finished(&self) -> bool {
+        self.closing && self.members.is_empty() && self.supervisor.deadline().is_none()
+    }
+}
+
+/// What a track of a section is called: audio and video of one transport have different sources.
+fn source_of(kind: Kind, audio: crate::api::Source, video: crate::api::Source) -> crate::api::Source {
+    match kind {
+        Kind::Audio => audio,
+        Kind::Video => video,
+    }
+}
+
+/// Text of a track id, for SDP and events.
+fn track_text(id: TrackId) -> String {
+    id.to_string()
+}

@@ -1,0 +1,287 @@
+//! The session actor: one stay of one participant. It owns its transports and all their media state: rings,
+//! dedup windows and jitter state of what it publishes, egress state of what it plays.
+//!
+//! ```text
+//! Add ─▶ joining ──DTLS──▶ connected ──silent──▶ disconnected ──silent longer──▶ ended(connection_lost)
+//!           │ deadline          │ ▲                  │
+//!           ▼                   ▼ └────heard─────────┘
+//!   ended(join_timeout)   ended(client_left | replaced | dtls_failed | …)
+//! ```
+
+mod peer;
+mod play;
+mod publish;
+
+use crate::api::{LeaveReason, SessionState, TransportStats};
+use crate::batch::{Batch, Datagram};
+use crate::local::Local;
+use crate::port::{Port, Post, Reply};
+use crate::room::RoomMsg;
+use crate::shell::Receive;
+use peer::{Peer, Role};
+pub use publish::PublishedSection;
+use rondo_media::ids::{SessionId, TransportId};
+use rondo_media::room::TrackKey;
+use rondo_media::transport::Transport;
+use rondo_media::units::{Deadline, Why};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Messages to a session.
+pub enum SessionMsg {
+    /// What arrived for it in one round of the worker.
+    Datagrams(Vec<Datagram>),
+    /// A transport moves in.
+    Add(Box<AddTransport>),
+    /// A batch for one section of one play transport.
+    Media {
+        /// Packets.
+        batch: Arc<Batch>,
+        /// Which transport.
+        transport: u8,
+        /// Which section.
+        section: u16,
+    },
+    /// What a section carries from now on.
+    Assign {
+        /// Which transport.
+        transport: u8,
+        /// Which section.
+        section: u16,
+        /// Which track; none frees it.
+        track: Option<TrackKey>,
+        /// Nothing of it is sent for now.
+        paused: bool,
+    },
+    /// A section is paused or goes on.
+    Pause {
+        /// Which transport.
+        transport: u8,
+        /// Which section.
+        section: u16,
+        /// Nothing is sent.
+        paused: bool,
+    },
+    /// Somebody needs a key frame of one of its tracks.
+    KeyFrame {
+        /// Which.
+        track: TrackKey,
+    },
+    /// Remote candidates that came later.
+    Trickle {
+        /// Which transport.
+        transport: u8,
+        /// `candidate:` lines.
+        candidates: Vec<String>,
+    },
+    /// A transport ends.
+    End {
+        /// Which.
+        transport: u8,
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// The whole session ends.
+    Close(LeaveReason),
+    /// What its transports have counted.
+    Stats(Reply<Vec<TransportStats>>),
+}
+
+/// A transport that moves into its session.
+pub struct AddTransport {
+    /// Its index in the session; the room gave it.
+    pub index: u8,
+    /// Its name.
+    pub id: TransportId,
+    /// The transport, built off the worker.
+    pub transport: Transport,
+    /// What it does.
+    pub role: AddRole,
+    /// When the request came in.
+    pub asked_at: Instant,
+    /// Parent of the phases' spans.
+    pub span: tracing::Span,
+}
+
+/// What a transport that moves in does.
+pub enum AddRole {
+    /// Publishes: the track of each section, by section index; none where the section is refused.
+    Publish(Vec<Option<TrackKey>>),
+    /// Plays: what each section carries at first, and whether it is paused.
+    Play(Vec<Option<(TrackKey, bool)>>),
+}
+
+/// One stay of one participant.
+pub struct Session {
+    id: SessionId,
+    slot: u32,
+    local: Rc<Local>,
+    room: Post<RoomMsg>,
+    peers: Vec<Option<Peer>>,
+    state: SessionState,
+    closing: bool,
+}
+
+impl Session {
+    /// A session without transports yet.
+    pub fn new(id: SessionId, slot: u32, local: Rc<Local>, room: Port<RoomMsg>) -> Self {
+        Self {
+            id,
+            slot,
+            local,
+            room: Post::new(room),
+            peers: Vec::new(),
+            state: SessionState::Joining,
+            closing: false,
+        }
+    }
+
+    fn add(&mut self, now: Instant, add: AddTransport) {
+        let index = usize::from(add.index);
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        let route = peer::route(self.slot, add.index);
+        self.local.demux.borrow_mut().add(add.transport.local_ufrag(), route);
+        self.peers[index] = Some(Peer::new(now, &self.local, add));
+        self.settle(now, index);
+    }
+
+    fn datagrams(&mut self, now: Instant, datagrams: Vec<Datagram>) {
+        let mut touched = 0u64;
+        for datagram in &datagrams {
+            let index = usize::from(datagram.transport);
+            let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
+            touched |= 1 << (index % 64);
+            peer.datagram(now, &self.local, datagram, self.id, &mut self.room);
+        }
+        for index in 0..self.peers.len() {
+            if touched >> (index % 64) & 1 == 1 {
+                self.settle(now, index);
+            }
+        }
+        self.judge(now);
+    }
+
+    /// Lets a transport say everything it has to say, and passes on what became ready.
+    fn settle(&mut self, now: Instant, index: usize) {
+        let route = peer::route(self.slot, index as u8);
+        let Some(Some(peer)) = self.peers.get_mut(index) else { return };
+        let ended = peer.settle(now, &self.local, route, self.id, &mut self.room);
+        if let Some(reason) = ended {
+            self.end(now, index, reason);
+        }
+    }
+
+    /// Ends a transport and tells the room.
+    fn end(&mut self, now: Instant, index: usize, reason: LeaveReason) {
+        let Some(mut peer) = self.peers.get_mut(index).and_then(Option::take) else { return };
+        peer.close(now, &self.local);
+        let route = peer::route(self.slot, index as u8);
+        self.local.demux.borrow_mut().remove(route);
+        if !peer.connected() {
+            self.local.counters.joins_failed.add(1);
+            peer.span().in_scope(|| {
+                tracing::info!(transport = %peer.id(), code = reason.label(), phase = peer.phase(), "join_failed");
+            });
+        }
+        let stats = peer.stats(now);
+        self.room.post(now, RoomMsg::TransportEnded { session: self.id, transport: index as u8, reason, stats });
+    }
+
+    /// How the session is, from how its transports are; the room hears of changes.
+    fn judge(&mut self, now: Instant) {
+        let peers = || self.peers.iter().flatten();
+        let state = if peers().any(|p| p.heard_within(now, self.local.limits.silent_after)) {
+            SessionState::Connected
+        } else if peers().any(Peer::connected) {
+            SessionState::Disconnected
+        } else {
+            SessionState::Joining
+        };
+        if state != self.state {
+            self.state = state;
+            self.room.post(now, RoomMsg::State { session: self.id, state });
+        }
+    }
+
+    fn close(&mut self, now: Instant, reason: LeaveReason) {
+        for index in 0..self.peers.len() {
+            self.end(now, index, reason);
+        }
+        self.closing = true;
+    }
+
+    fn role_mut(&mut self, transport: u8) -> Option<&mut Role> {
+        self.peers.get_mut(usize::from(transport))?.as_mut().map(Peer::role_mut)
+    }
+}
+
+impl Receive for Session {
+    type Msg = SessionMsg;
+
+    fn receive(&mut self, now: Instant, msg: SessionMsg) {
+        match msg {
+            SessionMsg::Datagrams(datagrams) => self.datagrams(now, datagrams),
+            SessionMsg::Media { batch, transport, section } => {
+                let Some(Some(peer)) = self.peers.get_mut(usize::from(transport)) else { return };
+                peer.media(now, &self.local, &batch, section, self.id, &mut self.room);
+            }
+            SessionMsg::Add(add) => self.add(now, *add),
+            SessionMsg::Assign { transport, section, track, paused } => {
+                if let Some(Role::Play(play)) = self.role_mut(transport) {
+                    play.assign(now, section, track, paused);
+                }
+            }
+            SessionMsg::Pause { transport, section, paused } => {
+                if let Some(Role::Play(play)) = self.role_mut(transport) {
+                    play.pause(section, paused);
+                }
+            }
+            SessionMsg::KeyFrame { track } => {
+                for index in 0..self.peers.len() {
+                    if let Some(Some(peer)) = self.peers.get_mut(index)
+                        && peer.key_frame(now, &self.local, track)
+                    {
+                        self.settle(now, index);
+                    }
+                }
+            }
+            SessionMsg::Trickle { transport, candidates } => {
+                if let Some(Some(peer)) = self.peers.get_mut(usize::from(transport)) {
+                    peer.trickle(now, &candidates);
+                }
+                self.settle(now, usize::from(transport));
+            }
+            SessionMsg::End { transport, reason } => self.end(now, usize::from(transport), reason),
+            SessionMsg::Close(reason) => self.close(now, reason),
+            SessionMsg::Stats(reply) => {
+                reply.answer(self.peers.iter_mut().flatten().map(|peer| peer.stats(now)).collect());
+            }
+        }
+        if self.room.is_gone() && !self.closing {
+            self.close(now, LeaveReason::ServerError);
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.room.retry(now);
+        for index in 0..self.peers.len() {
+            let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
+            peer.wake(now, &self.local);
+            self.settle(now, index);
+        }
+        self.judge(now);
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        let retry = self.room.deadline().map(|at| Deadline { at, why: Why::Restart });
+        let limits = &self.local.limits;
+        self.peers.iter().flatten().fold(retry, |soonest, peer| Deadline::earlier(soonest, peer.deadline(limits, self.state)))
+    }
+
+    fn finished(&self) -> bool {
+        self.closing && self.room.deadline().is_none()
+    }
+}

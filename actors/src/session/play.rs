@@ -1,0 +1,199 @@
+//! What a session plays: our egress, and what each section carries.
+
+use super::peer::with_sink;
+use crate::api::TransportStats;
+use crate::batch::Batch;
+use crate::local::Local;
+use crate::port::Post;
+use crate::room::RoomMsg;
+use rondo_media::codec::Format;
+use rondo_media::ids::{SessionId, TransportId};
+use rondo_media::room::TrackKey;
+use rondo_media::send::egress::{Egress, EgressConfig, Feedback};
+use rondo_media::send::srtp::Protection;
+use rondo_media::transport::{Section, SrtpKeys};
+use rondo_media::units::Deadline;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Packets kept per video section for retransmission: at 2.5 Mbit/s about two seconds.
+const RTX_PACKETS: usize = 512;
+
+/// A play transport's media state.
+pub struct Playing {
+    egress: Option<Egress>,
+    sections: Vec<Carried>,
+    feedback: Vec<Feedback>,
+}
+
+#[derive(Default, Clone)]
+struct Carried {
+    track: Option<TrackKey>,
+    paused: bool,
+    /// What the egress was told last: format and epoch of the source.
+    source: Option<(Format, u32)>,
+    unsupported: bool,
+}
+
+impl Playing {
+    /// `assigned`: what each section carries at first.
+    pub fn new(sections: &[Section], assigned: Vec<Option<(TrackKey, bool)>>) -> Self {
+        let mut carried = vec![Carried::default(); sections.len()];
+        for (section, assigned) in carried.iter_mut().zip(assigned) {
+            if let Some((track, paused)) = assigned {
+                (section.track, section.paused) = (Some(track), paused);
+            }
+        }
+        Self { egress: None, sections: carried, feedback: Vec::new() }
+    }
+
+    /// DTLS is up: from now on packets can be protected.
+    pub fn connected(
+        &mut self,
+        now: Instant,
+        local: &Local,
+        sections: &[Section],
+        protection: &SrtpKeys,
+        id: &TransportId,
+    ) {
+        let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: RTX_PACKETS };
+        let Ok(protection) = Protection::new(protection) else { return };
+        let mut egress = local.with_random(|random| Egress::new(protection, sections, config, random));
+        for (index, section) in self.sections.iter().enumerate() {
+            egress.pause(index, section.paused);
+        }
+        let _ = now;
+        self.egress = Some(egress);
+    }
+
+    /// What a section carries from now on.
+    pub fn assign(&mut self, now: Instant, section: u16, track: Option<TrackKey>, paused: bool) {
+        let index = usize::from(section);
+        let Some(carried) = self.sections.get_mut(index) else { return };
+        *carried = Carried { track, paused, source: None, unsupported: false };
+        if let Some(egress) = &mut self.egress {
+            // The source's format comes with its first batch; until then the section is silent.
+            let _ = egress.assign(now, index, None);
+            egress.pause(index, paused);
+        }
+    }
+
+    /// Pauses a section, or lets it go on at the next key frame.
+    pub fn pause(&mut self, section: u16, paused: bool) {
+        let Some(carried) = self.sections.get_mut(usize::from(section)) else { return };
+        carried.paused = paused;
+        if let Some(egress) = &mut self.egress {
+            egress.pause(usize::from(section), paused);
+        }
+    }
+
+    /// Forwards a batch. True if the viewer now has a frame to show.
+    #[allow(clippy::too_many_arguments, reason = "one call per batch and viewer; a struct would only rename them")]
+    pub fn forward(
+        &mut self,
+        now: Instant,
+        local: &Local,
+        to: SocketAddr,
+        batch: &Batch,
+        section: u16,
+        session: SessionId,
+        room: &mut Post<RoomMsg>,
+    ) -> bool {
+        let index = usize::from(section);
+        let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return false };
+        if carried.track != Some(batch.track) || carried.unsupported {
+            return false;
+        }
+        if carried.source != Some((batch.format, batch.epoch)) {
+            if egress.assign(now, index, Some(batch.format)).is_err() {
+                carried.unsupported = true;
+                room.post(now, RoomMsg::CodecUnsupported { session, track: batch.track, codec: batch.format.codec });
+                return false;
+            }
+            carried.source = Some((batch.format, batch.epoch));
+        }
+        let sent = with_sink(local, to, |sink| egress.forward(now, index, batch.clock, &batch.packets, sink));
+        local.counters.rtp_forwarded.add(u64::from(sent.packets));
+        if sent.wants_key_frame {
+            ask(now, room, batch.track);
+        }
+        sent.packets > 0
+    }
+
+    /// Takes the viewer's reports. False if they could not be read or authenticated.
+    pub fn rtcp(
+        &mut self,
+        now: Instant,
+        local: &Local,
+        to: SocketAddr,
+        datagram: &[u8],
+        _session: SessionId,
+        room: &mut Post<RoomMsg>,
+    ) -> bool {
+        let Some(egress) = &mut self.egress else { return false };
+        let before = egress.stats();
+        self.feedback.clear();
+        let feedback = &mut self.feedback;
+        let taken = with_sink(local, to, |sink| egress.receive_rtcp(now, datagram, sink, feedback)).is_ok();
+        let counted = egress.stats();
+        let counters = &local.counters;
+        counters.rtcp_received.add(1);
+        counters.rtcp_bad.add(u64::from(!taken));
+        counters.rtx_sent.add(counted.rtx - before.rtx);
+        counters.rtx_missed.add(counted.rtx_missed - before.rtx_missed);
+        counters.twcc_acked.add(counted.twcc_acked - before.twcc_acked);
+        counters.twcc_lost.add(counted.twcc_lost - before.twcc_lost);
+        for item in self.feedback.drain(..) {
+            match item {
+                Feedback::KeyFrameWanted { section } => {
+                    counters.key_frames_asked.add(1);
+                    if let Some(track) = self.sections.get(section).and_then(|carried| carried.track) {
+                        ask(now, room, track);
+                    }
+                }
+                Feedback::Remb { .. } | Feedback::Bye { .. } => {}
+            }
+        }
+        taken
+    }
+
+    /// Sender reports that are due.
+    pub fn wake(&mut self, now: Instant, local: &Local, to: SocketAddr) {
+        if let Some(egress) = &mut self.egress
+            && egress.deadline().is_some_and(|deadline| deadline.at <= now)
+        {
+            with_sink(local, to, |sink| egress.wake(now, sink));
+        }
+    }
+
+    /// When it next wants to be woken.
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.egress.as_ref().and_then(Egress::deadline)
+    }
+
+    /// RTCP BYE for everything.
+    pub fn goodbye(&mut self, now: Instant, local: &Local, to: SocketAddr) {
+        if let Some(egress) = &mut self.egress {
+            with_sink(local, to, |sink| egress.goodbye(now, sink));
+        }
+    }
+
+    /// Adds what it has counted.
+    pub fn stats(&self, _now: Instant, stats: &mut TransportStats) {
+        let Some(egress) = &self.egress else { return };
+        let counted = egress.stats();
+        stats.packets_sent = counted.packets;
+        stats.bytes_sent = counted.bytes;
+        stats.retransmissions_sent = counted.rtx;
+        stats.retransmissions_missed = counted.rtx_missed;
+        stats.peer_loss = counted.loss;
+        stats.rtt_ms = counted.rtt.map(|rtt| rtt.as_secs_f32() * 1_000.0);
+        stats.jitter_ms = counted.jitter.map(|jitter| jitter.as_secs_f32() * 1_000.0);
+    }
+}
+
+/// A key frame request may be lost when the room is full: the viewer's next PLI, or the next frame, asks again.
+fn ask(now: Instant, room: &mut Post<RoomMsg>, track: TrackKey) {
+    let _ = now;
+    let _ = room.port().tell(RoomMsg::KeyFrameWanted { track });
+}

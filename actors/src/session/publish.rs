@@ -1,0 +1,161 @@
+//! What a session publishes: one receiver per section, and its way into the room.
+
+use crate::api::TransportStats;
+use crate::batch::Batch;
+use crate::count::WorkerCounters;
+use crate::port::{Post, Refused};
+use crate::room::RoomMsg;
+use rondo_media::codec::{Format, Kind};
+use rondo_media::ids::SessionId;
+use rondo_media::packet::StreamClock;
+use rondo_media::receive::{KeyFrameRequests, Received, StreamReceiver, TransportClock};
+use rondo_media::room::TrackKey;
+use rondo_media::transport::ReceivedRtp;
+use rondo_media::units::Deadline;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// At most one key frame request per source in this time (RFC 4585 §6.3.1; an encoder's key frame costs about
+/// five delta frames, and every viewer that joins asks).
+const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A publishing transport's media state.
+pub struct Publishing {
+    sections: Vec<Option<PublishedSection>>,
+    clock: TransportClock,
+    spare: Vec<rondo_media::packet::Packet>,
+}
+
+/// One section that may carry a track.
+pub struct PublishedSection {
+    track: TrackKey,
+    epoch: u32,
+    ssrc: Option<u32>,
+    format: Option<Format>,
+    receiver: Option<StreamReceiver>,
+    key_frames: KeyFrameRequests,
+    announced: Option<Format>,
+}
+
+impl Publishing {
+    /// `tracks`: by section; none where the section is refused.
+    pub fn new(tracks: Vec<Option<TrackKey>>) -> Self {
+        let section = |track| PublishedSection {
+            track,
+            epoch: 0,
+            ssrc: None,
+            format: None,
+            receiver: None,
+            key_frames: KeyFrameRequests::new(KEY_FRAME_INTERVAL),
+            announced: None,
+        };
+        Self {
+            sections: tracks.into_iter().map(|track| track.map(section)).collect(),
+            clock: TransportClock::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// A packet of the publisher.
+    pub fn packet(&mut self, now: Instant, packet: &ReceivedRtp, counters: &WorkerCounters) {
+        let Some(Some(section)) = self.sections.get_mut(packet.section) else { return };
+        counters.rtp_received.add(1);
+        if section.ssrc != Some(packet.ssrc) || section.format != Some(packet.format) {
+            // A new stream in the same section: the encoder was replaced. Viewers see one continuous stream.
+            section.epoch += u32::from(section.ssrc.is_some());
+            section.ssrc = Some(packet.ssrc);
+            section.format = Some(packet.format);
+            section.receiver = Some(StreamReceiver::new(packet.format.codec));
+        }
+        let Some(receiver) = &mut section.receiver else { return };
+        match receiver.receive(now, packet, &mut self.clock) {
+            Received::New { new_key_frame } => {
+                if new_key_frame {
+                    section.key_frames.on_key_frame();
+                }
+            }
+            Received::PaddingOnly => {}
+            Received::Duplicate => counters.rtp_duplicates.add(1),
+            Received::TooLate => counters.rtp_too_late.add(1),
+        }
+    }
+
+    /// Hands over what is ready: audio before video.
+    pub fn fan_out(&mut self, now: Instant, session: SessionId, room: &mut Post<RoomMsg>, counters: &WorkerCounters) {
+        for kind in [Kind::Audio, Kind::Video] {
+            for section in self.sections.iter_mut().flatten() {
+                let (Some(format), Some(receiver)) = (section.format, &mut section.receiver) else { continue };
+                if format.codec.kind() != kind {
+                    continue;
+                }
+                receiver.take_batch(now, &mut self.spare);
+                if self.spare.is_empty() {
+                    continue;
+                }
+                if section.announced != Some(format) {
+                    section.announced = Some(format);
+                    room.post(now, RoomMsg::TrackStarted { session, track: section.track, codec: format.codec });
+                }
+                let unknown = StreamClock { at: now, rtp_time: self.spare[0].rtp_time, synced: false };
+                let batch = Batch {
+                    track: section.track,
+                    epoch: section.epoch,
+                    kind,
+                    format,
+                    clock: receiver.clock(&self.clock).unwrap_or(unknown),
+                    packets: std::mem::take(&mut self.spare),
+                };
+                if let Err(Refused::Full(_)) = room.port().tell(RoomMsg::Media(Arc::new(batch))) {
+                    // The room is behind: this batch is lost to everybody, and said so.
+                    counters.queue_full.add(1);
+                }
+            }
+        }
+    }
+
+    /// Somebody needs a key frame of `track`: the section to ask now, if now is the time.
+    pub fn key_frame_wanted(&mut self, now: Instant, track: TrackKey) -> Option<usize> {
+        let index = self.sections.iter().position(|s| s.as_ref().is_some_and(|s| s.track == track))?;
+        let section = self.sections[index].as_mut()?;
+        section.key_frames.request(now).then_some(index)
+    }
+
+    /// Sections whose held-back request is due.
+    pub fn key_frames_due(&mut self, now: Instant) -> Vec<usize> {
+        let due = |(index, section): (usize, &mut Option<PublishedSection>)| {
+            section.as_mut().is_some_and(|s| s.key_frames.due(now)).then_some(index)
+        };
+        self.sections.iter_mut().enumerate().filter_map(due).collect()
+    }
+
+    /// When it next wants to be woken.
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.sections.iter().flatten().fold(None, |soonest, section| {
+            let receiver = section.receiver.as_ref().and_then(StreamReceiver::deadline);
+            Deadline::earlier(soonest, Deadline::earlier(receiver, section.key_frames.deadline()))
+        })
+    }
+
+    /// A packet has come on any section.
+    pub fn any_packet(&self) -> bool {
+        self.sections.iter().flatten().any(|s| s.receiver.is_some())
+    }
+
+    /// A key frame has come on any video section, or there is no video.
+    pub fn any_key_frame(&self) -> bool {
+        self.sections.iter().flatten().filter_map(|s| s.receiver.as_ref()).any(|r| r.stats().key_frames > 0)
+    }
+
+    /// Adds what it has counted.
+    pub fn stats(&self, stats: &mut TransportStats) {
+        for section in self.sections.iter().flatten() {
+            let Some(receiver) = &section.receiver else { continue };
+            let counted = receiver.stats();
+            stats.packets_received += counted.packets;
+            stats.bytes_received += counted.bytes;
+            stats.packets_lost += counted.lost;
+            stats.duplicates += counted.duplicates;
+            stats.jitter_ms = Some(stats.jitter_ms.unwrap_or(0.0).max(counted.jitter_ms as f32));
+        }
+    }
+}

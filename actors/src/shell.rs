@@ -1,0 +1,242 @@
+//! The only generic actix glue: a plain struct that implements [`Receive`] becomes an actor.
+//!
+//! The shell reads the clock once per message, enters the span that travelled with it, arms the struct's
+//! deadline, and catches its panics: actix restarts nothing on a panic, so the parent is told and decides.
+
+use crate::port::{Port, Refused, Tell};
+use actix::dev::ToEnvelope;
+use actix::{Actor, AsyncContext, Context, Handler, Message};
+use rondo_media::units::Deadline;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// An actor's logic. It knows no framework: the simulator runs the same struct.
+pub trait Receive: 'static {
+    /// The one message type it takes.
+    type Msg: Send + 'static;
+    /// Takes a message.
+    fn receive(&mut self, now: Instant, msg: Self::Msg);
+    /// The deadline it asked for has come.
+    fn wake(&mut self, now: Instant);
+    /// When it next wants to be woken, and why.
+    fn deadline(&self) -> Option<Deadline>;
+    /// It has done its work and can be dropped.
+    fn finished(&self) -> bool;
+}
+
+/// Where a shell's deadline is kept.
+pub trait Alarm: 'static {
+    /// Arms the one deadline of this actor; `None` disarms.
+    fn set(&mut self, deadline: Option<Deadline>);
+}
+
+/// What ends an actor, told to its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It finished.
+    Finished,
+    /// It panicked; its state is lost.
+    Panicked,
+}
+
+/// Wakes an actor whatever its message type.
+pub trait Woken: Send + Sync {
+    /// Queues a wake-up.
+    ///
+    /// # Errors
+    /// `Full` when the queue is full: try again soon. `Gone` when the actor has ended.
+    fn wake(&self) -> Result<(), Refused<()>>;
+}
+
+/// A message on its way: trace context crosses the mailbox with it.
+struct Traced<M> {
+    span: tracing::Span,
+    mail: Mail<M>,
+}
+
+enum Mail<M> {
+    Message(M),
+    Wake,
+}
+
+impl<M: Send + 'static> Message for Traced<M> {
+    type Result = ();
+}
+
+/// The framework's side of one actor.
+pub struct Shell<A: Receive> {
+    logic: Option<A>,
+    alarm: Option<Box<dyn Alarm>>,
+    on_end: Option<Box<dyn FnOnce(Ending)>>,
+    depth: Arc<AtomicUsize>,
+    armed: Option<Deadline>,
+    mailbox: usize,
+}
+
+impl<A: Receive + Unpin> Shell<A> {
+    /// Starts an actor on the current thread's arbiter.
+    ///
+    /// `make` gets the actor's own port; `alarm` gets a handle that wakes it; `on_end` hears how it ended.
+    pub fn start(
+        mailbox: usize,
+        make: impl FnOnce(Port<A::Msg>) -> A + 'static,
+        alarm: impl FnOnce(Arc<dyn Woken>) -> Box<dyn Alarm> + 'static,
+        on_end: impl FnOnce(Ending) + 'static,
+    ) -> Port<A::Msg> {
+        let depth = Arc::new(AtomicUsize::new(0));
+        let shared = depth.clone();
+        let addr = Self::create(move |ctx| {
+            let port = Arc::new(Door { addr: ctx.address(), depth: shared.clone(), bound: mailbox });
+            Self {
+                alarm: Some(alarm(port.clone())),
+                logic: Some(make(port)),
+                on_end: Some(Box::new(on_end)),
+                depth: shared,
+                armed: None,
+                mailbox,
+            }
+        });
+        Arc::new(Door { addr, depth, bound: mailbox })
+    }
+
+    /// Starts an actor on another thread's arbiter; `make` runs there.
+    pub fn start_in(
+        arbiter: &actix::ArbiterHandle,
+        mailbox: usize,
+        make: impl FnOnce(Port<A::Msg>) -> A + Send + 'static,
+        alarm: impl FnOnce(Arc<dyn Woken>) -> Box<dyn Alarm> + Send + 'static,
+        on_end: impl FnOnce(Ending) + Send + 'static,
+    ) -> Port<A::Msg> {
+        let depth = Arc::new(AtomicUsize::new(0));
+        let shared = depth.clone();
+        let addr = Self::start_in_arbiter(arbiter, move |ctx| {
+            let port = Arc::new(Door { addr: ctx.address(), depth: shared.clone(), bound: mailbox });
+            Self {
+                alarm: Some(alarm(port.clone())),
+                logic: Some(make(port)),
+                on_end: Some(Box::new(on_end)),
+                depth: shared,
+                armed: None,
+                mailbox,
+            }
+        });
+        Arc::new(Door { addr, depth, bound: mailbox })
+    }
+
+    fn step(&mut self, mail: Mail<A::Msg>) -> Option<Ending> {
+        let logic = self.logic.as_mut()?;
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let now = Instant::now();
+            match mail {
+                Mail::Message(msg) => logic.receive(now, msg),
+                Mail::Wake => logic.wake(now),
+            }
+            (logic.finished(), logic.deadline())
+        }));
+        match outcome {
+            Ok((true, _)) => Some(Ending::Finished),
+            Ok((false, deadline)) => {
+                if deadline != self.armed {
+                    self.armed = deadline;
+                    if let Some(alarm) = &mut self.alarm {
+                        alarm.set(deadline);
+                    }
+                }
+                None
+            }
+            Err(_) => Some(Ending::Panicked),
+        }
+    }
+
+    fn end(&mut self, ending: Ending) {
+        if let Some(alarm) = &mut self.alarm {
+            alarm.set(None);
+        }
+        // A poisoned struct may panic once more while it is dropped; that must not take the thread along.
+        let logic = self.logic.take();
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(logic)));
+        if let Some(on_end) = self.on_end.take() {
+            on_end(ending);
+        }
+    }
+}
+
+impl<A: Receive + Unpin> Actor for Shell<A> {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // The depth that `Door` counts is the bound; actix's own only has to be no smaller.
+        ctx.set_mailbox_capacity(self.mailbox * 2);
+    }
+}
+
+impl<A: Receive + Unpin> Handler<Traced<A::Msg>> for Shell<A> {
+    type Result = ();
+
+    fn handle(&mut self, traced: Traced<A::Msg>, ctx: &mut Self::Context) {
+        self.depth.fetch_sub(1, Ordering::Relaxed);
+        let woken = matches!(traced.mail, Mail::Wake);
+        if woken {
+            self.armed = None;
+        }
+        let ending = {
+            let _entered = (!traced.span.is_none()).then(|| traced.span.enter());
+            self.step(traced.mail)
+        };
+        if let Some(ending) = ending {
+            self.end(ending);
+            actix::ActorContext::stop(ctx);
+        }
+    }
+}
+
+/// A port on a shell.
+struct Door<A: Receive + Unpin> {
+    addr: actix::Addr<Shell<A>>,
+    depth: Arc<AtomicUsize>,
+    bound: usize,
+}
+
+impl<A: Receive + Unpin> Door<A> {
+    fn send(&self, mail: Mail<A::Msg>) -> Result<(), Refused<Mail<A::Msg>>>
+    where
+        Context<Shell<A>>: ToEnvelope<Shell<A>, Traced<A::Msg>>,
+    {
+        if self.depth.fetch_add(1, Ordering::Relaxed) >= self.bound {
+            self.depth.fetch_sub(1, Ordering::Relaxed);
+            return Err(if self.addr.connected() { Refused::Full(mail) } else { Refused::Gone(mail) });
+        }
+        let span = match &mail {
+            Mail::Message(_) => tracing::Span::current(),
+            Mail::Wake => tracing::Span::none(),
+        };
+        self.addr.try_send(Traced { span, mail }).map_err(|error| {
+            self.depth.fetch_sub(1, Ordering::Relaxed);
+            match error {
+                actix::dev::SendError::Full(traced) => Refused::Full(traced.mail),
+                actix::dev::SendError::Closed(traced) => Refused::Gone(traced.mail),
+            }
+        })
+    }
+}
+
+impl<A: Receive + Unpin> Tell<A::Msg> for Door<A> {
+    fn tell(&self, msg: A::Msg) -> Result<(), Refused<A::Msg>> {
+        self.send(Mail::Message(msg)).map_err(|refused| match refused {
+            Refused::Full(Mail::Message(msg)) => Refused::Full(msg),
+            Refused::Gone(Mail::Message(msg)) => Refused::Gone(msg),
+            Refused::Full(Mail::Wake) | Refused::Gone(Mail::Wake) => unreachable!("a message came back as a wake-up"),
+        })
+    }
+}
+
+impl<A: Receive + Unpin> Woken for Door<A> {
+    fn wake(&self) -> Result<(), Refused<()>> {
+        self.send(Mail::Wake).map_err(|refused| match refused {
+            Refused::Full(_) => Refused::Full(()),
+            Refused::Gone(_) => Refused::Gone(()),
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! From a round's datagrams to one message per session.
+
+use crate::batch::Datagram;
+use crate::local::Local;
+use crate::port::Refused;
+use crate::session::SessionMsg;
+use crate::worker::demux::Drop;
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// Gathers what one round of the worker received.
+pub struct Ingress {
+    local: Rc<Local>,
+    gathered: Vec<(u32, Vec<Datagram>)>,
+}
+
+impl Ingress {
+    /// For one worker.
+    pub fn new(local: Rc<Local>) -> Self {
+        Self { local, gathered: Vec::new() }
+    }
+
+    /// Takes one datagram: routed by first byte and address, or dropped and counted.
+    pub fn datagram(&mut self, from: SocketAddr, to: SocketAddr, bytes: Bytes) {
+        let counters = &self.local.counters;
+        let route = self.local.demux.borrow_mut().route(from, &bytes);
+        match route {
+            Ok(route) => {
+                let datagram = Datagram { transport: route.transport, from, to, bytes };
+                match self.gathered.iter_mut().find(|(slot, _)| *slot == route.slot) {
+                    Some((_, datagrams)) => datagrams.push(datagram),
+                    None => self.gathered.push((route.slot, vec![datagram])),
+                }
+            }
+            Err(Drop::NotOurs) => counters.dropped_not_ours.add(1),
+            Err(Drop::UnknownAddress) => counters.dropped_unknown_address.add(1),
+            Err(Drop::BadStun) => counters.dropped_bad_stun.add(1),
+        }
+    }
+
+    /// The round is over: every session gets what is its, in one message.
+    pub fn deliver(&mut self) {
+        for (slot, datagrams) in self.gathered.drain(..) {
+            let Some(session) = self.local.session(slot) else { continue };
+            let count = datagrams.len() as u64;
+            // A session that is behind loses datagrams, as it would on the wire; a flood to one is no harm to others.
+            if let Err(Refused::Full(_)) = session.tell(SessionMsg::Datagrams(datagrams)) {
+                self.local.counters.queue_full.add(count);
+            }
+        }
+    }
+}

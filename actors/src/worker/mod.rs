@@ -1,0 +1,14 @@
+//! What one worker is made of: its socket, demux, timers, outbox and the loop that turns them.
+//!
+//! One worker is one thread. Nothing in here is shared between threads but the counters, which one thread
+//! writes and others read. Only the platform files in `sys/` may hold unsafe code.
+#![deny(unsafe_code)]
+
+pub mod demux;
+pub mod ingress;
+mod hash;
+pub mod outbox;
+pub mod socket;
+#[allow(unsafe_code, reason = "system calls that no crate of ours wraps")]
+mod sys;
+pub mod wheel;

@@ -1,0 +1,183 @@
+//! How sessions and rooms begin and end: deadlines, replacement, a peer that vanishes, a full room.
+
+use crate::plain::Plain;
+use crate::world::{ask, enter, limits, ms, play, publish, secs, sim, times};
+use rondo_actors::api::{LeaveReason, Refusal, RoomEvent, RoomKind};
+use rondo_actors::room::RoomMsg;
+use rondo_actors::sim::{Link, Sim};
+use rondo_actors::supervisor::SupervisorMsg;
+use rondo_media::transport::Shared;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+fn lan() -> Link {
+    Link { delay: ms(1), ..Link::default() }
+}
+
+fn publisher(sim: &mut Sim<Plain>, shared: &Shared, room: &str, identity: &str, n: u8) -> (usize, rondo_actors::api::Joined) {
+    let joined = enter(sim, shared, publish(room, identity, Plain::offer_to_publish())).expect("let in");
+    let (now, server) = (sim.now(), sim.server(0));
+    let mut client = Plain::new(n, now);
+    client.publish(now, server, &joined.answer, u32::from(n) * 2);
+    (sim.connect(client, lan(), lan()), joined)
+}
+
+fn player(sim: &mut Sim<Plain>, shared: &Shared, room: &str, identity: &str, n: u8, pairs: usize) -> (usize, rondo_actors::api::Joined) {
+    let joined = enter(sim, shared, play(room, identity, Plain::offer_to_play(pairs))).expect("let in");
+    let mut client = Plain::new(n, sim.now());
+    client.play(sim.server(0), &joined.answer);
+    (sim.connect(client, lan(), lan()), joined)
+}
+
+fn room_port(sim: &mut Sim<Plain>, name: &str) -> Option<rondo_actors::port::Port<RoomMsg>> {
+    let supervisor = sim.supervisor();
+    ask(sim, &supervisor, |reply| SupervisorMsg::Find(name.parse().expect("a name"), reply))
+}
+
+fn left(sim: &Sim<Plain>, reason: LeaveReason) -> u64 {
+    let index = LeaveReason::ALL.iter().position(|r| *r == reason).expect("a reason");
+    sim.supervisor_counts().left[index].load(Ordering::Relaxed)
+}
+
+#[test]
+fn sim_a_join_that_never_connects_is_gone_after_its_deadline() {
+    let mut sim = sim::<Plain>(1);
+    let shared = Shared::plain();
+    let joined = enter(&mut sim, &shared, publish("r", "ann", Plain::offer_to_publish())).expect("let in");
+    sim.run(limits().join_deadline - ms(10));
+    assert_eq!(left(&sim, LeaveReason::JoinTimeout), 0);
+    sim.run(ms(20));
+    assert_eq!(left(&sim, LeaveReason::JoinTimeout), 1);
+    assert_eq!(sim.counters(0).joins_failed.get(), 1);
+    let supervisor = sim.supervisor();
+    let gone = ask(&mut sim, &supervisor, |reply| SupervisorMsg::Transport(joined.transport, reply));
+    assert_eq!(gone.map(|_| ()), Err(Refusal::TransportEnded(joined.transport, LeaveReason::JoinTimeout)));
+    sim.run(times().departure_timeout + ms(10));
+    assert!(room_port(&mut sim, "r").is_none(), "the empty room has ended");
+    assert_eq!(sim.actors(), 1, "only the supervisor is left");
+}
+
+#[test]
+fn sim_a_peer_that_vanishes_is_disconnected_then_gone_with_its_tracks() {
+    let mut sim = sim::<Plain>(2);
+    let shared = Shared::plain();
+    let (ann, joined) = publisher(&mut sim, &shared, "r", "ann", 1);
+    let (_bob, _) = player(&mut sim, &shared, "r", "bob", 2, 1);
+    sim.run(secs(1));
+    let room = room_port(&mut sim, "r").expect("open");
+    let (_, mut events) = ask(&mut sim, &room, |reply| RoomMsg::Events { me: None, after: None, reply }).expect("open");
+    sim.client(ann).vanished = true;
+    sim.run(limits().gone_after + secs(1));
+    let mut names = Vec::new();
+    while let Ok(numbered) = events.try_recv() {
+        match &*numbered.event {
+            RoomEvent::StreamState { state, .. } => names.push(format!("state {}", state.label())),
+            RoomEvent::TrackUnpublished { track, reason, .. } => names.push(format!("{} {reason}", track.source.label())),
+            RoomEvent::ParticipantLeft { reason, session, .. } => {
+                assert_eq!(*session, joined.session);
+                names.push(format!("left {reason}"));
+            }
+            _ => {}
+        }
+    }
+    names.sort();
+    let lost = ["camera connection_lost", "left connection_lost", "microphone connection_lost", "state disconnected"];
+    assert_eq!(names, lost);
+}
+
+#[test]
+fn sim_a_second_publisher_of_the_same_source_takes_the_firsts_place_in_the_same_sections() {
+    let mut sim = sim::<Plain>(3);
+    let shared = Shared::plain();
+    let (_, first) = publisher(&mut sim, &shared, "r", "ann", 1);
+    let (bob, _) = player(&mut sim, &shared, "r", "bob", 2, 1);
+    sim.run(secs(1));
+    let (_, second) = publisher(&mut sim, &shared, "r", "ann", 3);
+    assert_eq!(first.session, second.session, "one stay of one participant");
+    let supervisor = sim.supervisor();
+    let old = ask(&mut sim, &supervisor, |reply| SupervisorMsg::Transport(first.transport, reply));
+    assert_eq!(old.map(|_| ()), Err(Refusal::TransportEnded(first.transport, LeaveReason::Replaced)));
+    sim.run(secs(1));
+    // One pair of sections: both lives of ann's tracks came through it.
+    let whos: Vec<Vec<u32>> =
+        sim.client(bob).incoming.values().map(|s| s.numbers.keys().copied().collect()).collect();
+    assert_eq!(whos.len(), 2);
+    for (who, stream) in whos.iter().zip(sim.client(bob).incoming.values()) {
+        assert_eq!(who.len(), 2, "first and second life");
+        assert_eq!((stream.lost(), stream.duplicates), (0, 0));
+    }
+}
+
+#[test]
+fn sim_a_viewer_who_came_first_is_served_without_another_offer_and_a_leavers_section_again() {
+    let mut sim = sim::<Plain>(4);
+    let shared = Shared::plain();
+    let (bob, _) = player(&mut sim, &shared, "r", "bob", 2, 1);
+    sim.run(secs(1));
+    let (_, ann) = publisher(&mut sim, &shared, "r", "ann", 1);
+    sim.run(secs(1));
+    let (_, _cy) = publisher(&mut sim, &shared, "r", "cy", 3);
+    sim.run(secs(1));
+    let seen = |sim: &mut Sim<Plain>| {
+        let streams = sim.client(bob).incoming.values();
+        streams.flat_map(|s| s.numbers.keys().copied()).collect::<std::collections::BTreeSet<u32>>()
+    };
+    assert_eq!(seen(&mut sim), [2, 3].into(), "ann fills both sections, cy finds none");
+    let room = room_port(&mut sim, "r").expect("open");
+    assert!(room.tell(RoomMsg::End { transport: ann.transport, reason: LeaveReason::ClientLeft }).is_ok());
+    sim.run(secs(1));
+    assert_eq!(seen(&mut sim), [2, 3, 6, 7].into(), "cy has ann's sections now");
+}
+
+#[test]
+fn sim_a_third_publisher_makes_a_conference_and_nobody_makes_it_a_call_again() {
+    let mut sim = sim::<Plain>(5);
+    let shared = Shared::plain();
+    let mut last = None;
+    for (n, who) in ["ann", "bob", "cy"].into_iter().enumerate() {
+        let room = room_port(&mut sim, "r");
+        let kind = room.map(|room| ask(&mut sim, &room, RoomMsg::Info).kind);
+        assert_ne!(kind, Some(RoomKind::Conference));
+        last = Some(publisher(&mut sim, &shared, "r", who, n as u8 + 1).1);
+        sim.run(secs(1));
+    }
+    let room = room_port(&mut sim, "r").expect("open");
+    assert_eq!(ask(&mut sim, &room, RoomMsg::Info).kind, RoomKind::Conference);
+    let transport = last.expect("three came").transport;
+    assert!(room.tell(RoomMsg::End { transport, reason: LeaveReason::ClientLeft }).is_ok());
+    sim.run(secs(1));
+    let info = ask(&mut sim, &room, RoomMsg::Info);
+    assert_eq!((info.kind, info.participants.len()), (RoomKind::Conference, 2));
+}
+
+#[test]
+fn sim_a_full_room_says_so_and_a_muted_track_is_not_forwarded() {
+    let mut few = limits();
+    few.participants_per_room = 2;
+    let mut sim = Sim::<Plain>::new(6, 1, &few, &times(), Instant::now());
+    let shared = Shared::plain();
+    let (_, ann) = publisher(&mut sim, &shared, "r", "ann", 1);
+    let (bob, _) = player(&mut sim, &shared, "r", "bob", 2, 1);
+    let full = enter(&mut sim, &shared, play("r", "cy", Plain::offer_to_play(1)));
+    assert!(matches!(full, Err(Refusal::RoomFull { limit: 2, .. })), "{full:?}");
+    sim.run(secs(1));
+    let room = room_port(&mut sim, "r").expect("open");
+    let info = ask(&mut sim, &room, RoomMsg::Info);
+    let mut patch = rondo_actors::api::SessionPatch::default();
+    for track in &info.participants[0].tracks {
+        patch.muted.insert(track.id, true);
+    }
+    assert_eq!(patch.muted.len(), 2);
+    ask(&mut sim, &room, |reply| RoomMsg::PatchSession(ann.session, patch.clone(), reply)).expect("muted");
+    sim.run(ms(50));
+    let total = |sim: &mut Sim<Plain>| sim.client(bob).incoming.values().map(|s| s.received()).sum::<u64>();
+    let before = total(&mut sim);
+    sim.run(secs(2));
+    assert_eq!(total(&mut sim), before, "nothing of a muted track is sent");
+    patch.muted.values_mut().for_each(|muted| *muted = false);
+    ask(&mut sim, &room, |reply| RoomMsg::PatchSession(ann.session, patch, reply)).expect("unmuted");
+    sim.run(secs(2));
+    assert!(total(&mut sim) > before + 300);
+    let repaired: u64 = sim.client(bob).incoming.values().map(|s| s.repaired).sum();
+    assert_eq!(repaired, 0, "the pause left no hole in the sequence");
+}

@@ -1,0 +1,8 @@
+//! Stories told on the simulator: whole rooms in virtual time, over bad links, from seeds.
+
+mod encrypted;
+mod lifecycle;
+mod loss;
+mod plain;
+mod rtc;
+mod world;

@@ -1,0 +1,97 @@
+//! `rondo serve`: start, say how to use it, stop in order.
+
+use super::Failure;
+use crate::config::{Config, DEV_KEY, LogFormat};
+use crate::{Running, telemetry};
+use std::fmt::Write;
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Runs until a signal.
+pub fn run(config: Config) -> Result<(), Failure> {
+    let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
+    let telemetry = telemetry::init(&config.telemetry).map_err(failed)?;
+    let done = actix_rt::System::new().block_on(until_signal(config)).map_err(failed);
+    telemetry.flush();
+    done
+}
+
+async fn until_signal(config: Config) -> anyhow::Result<()> {
+    // Before the server starts: a signal in between must not be lost.
+    let mut signals = Signals::new()?;
+    let running = crate::serve(config.clone()).await?;
+    let summary = summary(&config, &running);
+    match config.telemetry.log_format {
+        LogFormat::Text => println!("{summary}"),
+        LogFormat::Json => tracing::info!(addr = %running.addr(), "ready"),
+    }
+    let name = signals.next().await;
+    tracing::info!(signal = name, drain_s = config.limits.drain_s, "stopping: no new joins, participants are told");
+    tokio::select! {
+        () = running.stop() => tracing::info!("stopped"),
+        name = signals.next() => tracing::warn!(signal = name, "stopped at once by a second signal"),
+    }
+    Ok(())
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// What a person needs to know to use the server that just started.
+fn summary(config: &Config, running: &Running) -> String {
+    let addr = running.addr();
+    let url = format!("http://{addr}");
+    let workers = running.workers();
+    let list = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "  {name:<14} {value}");
+    };
+    if cfg!(feature = "ui") {
+        line("pages", format!("{url}/"));
+    }
+    line("publish", format!("{url}/whip/{{room}}            (WHIP: OBS, browsers)"));
+    line("play", format!("{url}/whep/{{room}}            (WHEP)"));
+    line("API", format!("{url}/api/v1/openapi.json"));
+    line("operations", format!("{url}/healthz, /readyz, /metrics"));
+    line("media", format!("UDP {}", list(workers.iter().map(|w| w.addr.to_string()).collect())));
+    line("told to peers", list(config.advertised().iter().map(ToString::to_string).collect()));
+    let cores = workers.iter().map(|w| w.core.map_or("not pinned".to_owned(), |core| format!("core {core}")));
+    line("workers", format!("{} ({})", workers.len(), list(cores.collect())));
+    let smallest = workers.iter().map(|w| w.receive_buffer_bytes).min().unwrap_or(0);
+    let gso = workers.iter().map(|w| w.gso_segments).min().unwrap_or(1);
+    line("buffers", format!("{} KiB to receive; {gso} packets in one send", smallest / 1024));
+    line("who may join", joiners(config));
+    let next = if config.dev {
+        format!("open {url}/ in a browser, or publish from OBS to {url}/whip/demo. Ctrl-C stops.")
+    } else {
+        "make a token: rondo token create --room demo --identity ann".to_owned()
+    };
+    line("next", next);
+    let mode = if config.dev { ", development mode (this machine only)" } else { "" };
+    format!("Rondo {} is running{mode}\n\n{out}", env!("CARGO_PKG_VERSION"))
+}
+
+fn joiners(config: &Config) -> String {
+    if config.dev {
+        format!("anybody on this machine; tokens are made with the key {:?}", DEV_KEY.0)
+    } else {
+        let keys: Vec<&str> = config.auth.keys.0.keys().map(String::as_str).collect();
+        format!("whoever has a token of {}", keys.join(", "))
+    }
+}

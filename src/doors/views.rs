@@ -1,0 +1,619 @@
+//! What the HTTP API shows: rooms, sessions, events. The schemas of the OpenAPI document are made from these.
+
+use rondo_actors::api;
+use rondo_media::codec::{Codec, Kind};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// An enum of the actors as the API writes it; the compiler holds the two together.
+macro_rules! mirror {
+    ($(#[$doc:meta])* $view:ident of $from:path { $($(#[doc = $variant_doc:literal])+ $variant:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $view { $($(#[doc = $variant_doc])+ $variant,)+ }
+        impl From<$from> for $view {
+            fn from(value: $from) -> Self {
+                use $from as From;
+                match value { $(From::$variant => $view::$variant,)+ }
+            }
+        }
+        impl From<$view> for $from {
+            fn from(value: $view) -> Self {
+                use $from as To;
+                match value { $($view::$variant => To::$variant,)+ }
+            }
+        }
+    };
+}
+
+mirror! {
+    /// What a room is for.
+    RoomKind of api::RoomKind {
+        /// Up to two people publish.
+        Call,
+        /// Three or more have published.
+        Conference,
+        /// One pushes, many watch.
+        Live,
+        /// Only voice streams.
+        Voice,
+    }
+}
+mirror! {
+    /// Which executor serves a room.
+    Executor of api::Executor {
+        /// Audio jobs first.
+        AudioPriority,
+        /// Picture and start-up first.
+        VideoPriority,
+    }
+}
+mirror! {
+    /// What a track shows or says.
+    Source of api::Source {
+        /// A camera.
+        Camera,
+        /// A microphone.
+        Microphone,
+        /// A shared screen.
+        Screen,
+        /// The sound of a shared screen.
+        ScreenAudio,
+        /// A voice stream.
+        Voice,
+    }
+}
+mirror! {
+    /// How a session is.
+    SessionState of api::SessionState {
+        /// Answered, media path not open yet.
+        Joining,
+        /// At least one transport is connected.
+        Connected,
+        /// Silent for some seconds.
+        Disconnected,
+        /// Over.
+        Left,
+    }
+}
+mirror! {
+    /// Why somebody or something went away.
+    LeaveReason of api::LeaveReason {
+        /// Left by itself.
+        ClientLeft,
+        /// The same participant published the same source anew.
+        Replaced,
+        /// Never connected in time.
+        JoinTimeout,
+        /// Connected, then silent for too long.
+        ConnectionLost,
+        /// The encryption handshake failed.
+        DtlsFailed,
+        /// Removed by an admin.
+        Removed,
+        /// The room was ended.
+        RoomClosed,
+        /// The server is going down.
+        ServerShutdown,
+        /// A fault inside the server; join again.
+        ServerError,
+    }
+}
+mirror! {
+    /// Sound or pictures.
+    MediaKind of Kind {
+        /// Sound.
+        Audio,
+        /// Pictures.
+        Video,
+    }
+}
+mirror! {
+    /// How a track is encoded.
+    TrackCodec of Codec {
+        /// RFC 6716.
+        Opus,
+        /// RFC 6386.
+        Vp8,
+        /// RFC 9628.
+        Vp9,
+        /// RFC 6184.
+        H264,
+        /// AV1.
+        Av1,
+    }
+}
+
+/// A room.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Room {
+    /// One life of this room, `RM_…`.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub kind: RoomKind,
+    /// Which executor its kind maps to.
+    pub executor: Executor,
+    /// The worker it lives on.
+    pub worker: usize,
+    /// Milliseconds since 1970.
+    pub created_at_ms: u64,
+    /// Most participants at once.
+    pub max_participants: usize,
+    /// As given by the app.
+    pub metadata: String,
+    /// Who is in, in order of arrival.
+    pub participants: Vec<Participant>,
+}
+
+/// Somebody in a room.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Participant {
+    /// Who.
+    pub identity: String,
+    /// Name to show.
+    pub name: String,
+    /// This stay, `PA_…`.
+    pub session: String,
+    /// As given by the participant.
+    pub metadata: String,
+    /// Milliseconds since 1970.
+    pub joined_at_ms: u64,
+    /// How it is.
+    pub state: SessionState,
+    /// What it publishes, in order of publication.
+    pub tracks: Vec<Track>,
+}
+
+/// A published medium.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Track {
+    /// `TR_…`
+    pub id: String,
+    /// What it shows or says.
+    pub source: Source,
+    /// Sound or pictures.
+    pub kind: MediaKind,
+    /// Known from the first packet on.
+    pub codec: Option<TrackCodec>,
+    /// Not forwarded at present.
+    pub muted: bool,
+}
+
+/// One stay of one participant in one room.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Session {
+    /// Its room.
+    pub room: String,
+    /// Who, and how.
+    #[serde(flatten)]
+    pub participant: Participant,
+    /// Its connections.
+    pub transports: Vec<Transport>,
+}
+
+/// One connection of a session, with its counters since its start.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Transport {
+    /// `TP_…`; shown only to whom may end it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `whip` or `whep`.
+    pub door: String,
+    /// ICE and DTLS are up.
+    pub connected: bool,
+    /// Join phases that ended so far, in milliseconds from the request on.
+    pub phases_ms: BTreeMap<String, u64>,
+    /// RTP packets received from the peer.
+    pub packets_received: u64,
+    /// RTP payload bytes received from the peer.
+    pub bytes_received: u64,
+    /// Packets that never came, after repair.
+    pub packets_lost: u64,
+    /// Duplicates dropped.
+    pub duplicates: u64,
+    /// RTP packets sent to the peer, retransmissions not counted.
+    pub packets_sent: u64,
+    /// RTP payload bytes sent to the peer.
+    pub bytes_sent: u64,
+    /// Retransmissions sent.
+    pub retransmissions_sent: u64,
+    /// Packets asked for again that were no longer there.
+    pub retransmissions_missed: u64,
+    /// Fraction lost by the peer's newest receiver report, 0 to 1.
+    pub peer_loss: Option<f32>,
+    /// Round trip, ms.
+    pub rtt_ms: Option<f32>,
+    /// Interarrival jitter of the newest stream, ms.
+    pub jitter_ms: Option<f32>,
+}
+
+/// What one section (m-line) of a play connection carries; nothing if `track` is absent.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Section {
+    /// `TP_…`
+    pub transport: String,
+    /// The section's mid.
+    pub mid: String,
+    /// The track in it.
+    pub track: Option<String>,
+    /// Whose it is.
+    pub identity: Option<String>,
+}
+
+/// An event of a room's stream: the name in `event:` is the field `event` of the data.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// First on a stream: everything as it is now.
+    Snapshot {
+        /// The room.
+        room: Room,
+        /// Sections of your play connections.
+        sections: Vec<Section>,
+        /// Your session, where it is known.
+        you: Option<String>,
+        /// Identities that speak, loudest first.
+        speakers: Vec<String>,
+    },
+    /// The room was opened.
+    RoomStarted {
+        /// The room.
+        room: Room,
+    },
+    /// The room is over; the stream ends.
+    RoomFinished {
+        /// Why.
+        reason: LeaveReason,
+        /// Who ended it.
+        by: Option<String>,
+    },
+    /// Somebody came.
+    ParticipantJoined {
+        /// Who.
+        participant: Participant,
+    },
+    /// Somebody changed name or metadata.
+    ParticipantUpdated {
+        /// Who.
+        participant: Participant,
+    },
+    /// Somebody left.
+    ParticipantLeft {
+        /// Who.
+        identity: String,
+        /// Which stay.
+        session: String,
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// A track is there.
+    TrackPublished {
+        /// Whose.
+        identity: String,
+        /// Which.
+        track: Track,
+    },
+    /// A track is gone.
+    TrackUnpublished {
+        /// Whose.
+        identity: String,
+        /// Which.
+        track: Track,
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// A track is not forwarded for now.
+    TrackMuted {
+        /// Whose.
+        identity: String,
+        /// Which.
+        track: Track,
+    },
+    /// A track is forwarded again.
+    TrackUnmuted {
+        /// Whose.
+        identity: String,
+        /// Which.
+        track: Track,
+    },
+    /// Who speaks, loudest first.
+    Speakers {
+        /// Identities.
+        identities: Vec<String>,
+    },
+    /// To you: what a section carries from now on.
+    SectionAssigned(Section),
+    /// To you: tracks that found no section; open a second connection for them.
+    SectionsFull {
+        /// `TP_…`
+        transport: String,
+        /// How many.
+        missing: usize,
+    },
+    /// To you: a track whose codec your connection did not offer.
+    CodecUnsupported {
+        /// `TP_…`
+        transport: String,
+        /// Which.
+        track: String,
+        /// Its codec.
+        codec: Option<TrackCodec>,
+    },
+    /// Somebody's connection changed.
+    StreamState {
+        /// Whose.
+        identity: String,
+        /// Which stay.
+        session: String,
+        /// How it is now.
+        state: SessionState,
+    },
+    /// To you: `muted`, `removed`, `moving`, `replaced`, `join_again`.
+    MessageToYou {
+        /// What.
+        what: String,
+        /// Who did it.
+        by: Option<String>,
+        /// The track it is about.
+        track: Option<String>,
+    },
+}
+
+impl From<&api::RoomInfo> for Room {
+    fn from(room: &api::RoomInfo) -> Self {
+        Self {
+            id: room.id.to_string(),
+            name: room.name.to_string(),
+            kind: room.kind.into(),
+            executor: room.executor.into(),
+            worker: room.worker,
+            created_at_ms: room.created_at_ms,
+            max_participants: room.max_participants,
+            metadata: room.metadata.clone(),
+            participants: room.participants.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&api::ParticipantInfo> for Participant {
+    fn from(one: &api::ParticipantInfo) -> Self {
+        Self {
+            identity: one.identity.to_string(),
+            name: one.name.clone(),
+            session: one.session.to_string(),
+            metadata: one.metadata.clone(),
+            joined_at_ms: one.joined_at_ms,
+            state: one.state.into(),
+            tracks: one.tracks.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&api::TrackInfo> for Track {
+    fn from(track: &api::TrackInfo) -> Self {
+        Self {
+            id: track.id.to_string(),
+            source: track.source.into(),
+            kind: track.kind.into(),
+            codec: track.codec.map(Into::into),
+            muted: track.muted,
+        }
+    }
+}
+
+impl Session {
+    /// `ids`: the caller may end its transports, so it is told their ids.
+    pub fn of(session: &api::SessionInfo, ids: bool) -> Self {
+        Self {
+            room: session.room.to_string(),
+            participant: (&session.participant).into(),
+            transports: session.transports.iter().map(|transport| Transport::of(transport, ids)).collect(),
+        }
+    }
+}
+
+impl Transport {
+    fn of(stats: &api::TransportStats, with_id: bool) -> Self {
+        Self {
+            id: with_id.then(|| stats.id.clone()),
+            door: stats.door.clone(),
+            connected: stats.connected,
+            phases_ms: stats.phases_ms.clone(),
+            packets_received: stats.packets_received,
+            bytes_received: stats.bytes_received,
+            packets_lost: stats.packets_lost,
+            duplicates: stats.duplicates,
+            packets_sent: stats.packets_sent,
+            bytes_sent: stats.bytes_sent,
+            retransmissions_sent: stats.retransmissions_sent,
+            retransmissions_missed: stats.retransmissions_missed,
+            peer_loss: stats.peer_loss,
+            rtt_ms: stats.rtt_ms,
+            jitter_ms: stats.jitter_ms,
+        }
+    }
+}
+
+impl From<&api::SectionAssignment> for Section {
+    fn from(section: &api::SectionAssignment) -> Self {
+        Self {
+            transport: section.transport.to_string(),
+            mid: section.mid.clone(),
+            track: section.track.map(|track| track.to_string()),
+            identity: section.identity.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl From<&api::RoomEvent> for Event {
+    fn from(event: &api::RoomEvent) -> Self {
+        use api::RoomEvent as E;
+        match event {
+            E::Snapshot { room, sections, you, speakers } => Event::Snapshot {
+                room: room.into(),
+                sections: sections.iter().map(Into::into).collect(),
+                you: you.map(|session| session.to_string()),
+                speakers: speakers.clone(),
+            },
+            E::RoomStarted { room } => Event::RoomStarted { room: room.into() },
+            E::RoomFinished { reason, by } => Event::RoomFinished { reason: (*reason).into(), by: by.clone() },
+            E::ParticipantJoined { participant } => Event::ParticipantJoined { participant: participant.into() },
+            E::ParticipantUpdated { participant } => Event::ParticipantUpdated { participant: participant.into() },
+            E::ParticipantLeft { identity, session, reason } => Event::ParticipantLeft {
+                identity: identity.to_string(),
+                session: session.to_string(),
+                reason: (*reason).into(),
+            },
+            E::TrackPublished { identity, track } => {
+                Event::TrackPublished { identity: identity.to_string(), track: track.into() }
+            }
+            E::TrackUnpublished { identity, track, reason } => Event::TrackUnpublished {
+                identity: identity.to_string(),
+                track: track.into(),
+                reason: (*reason).into(),
+            },
+            E::TrackMuted { identity, track } => {
+                Event::TrackMuted { identity: identity.to_string(), track: track.into() }
+            }
+            E::TrackUnmuted { identity, track } => {
+                Event::TrackUnmuted { identity: identity.to_string(), track: track.into() }
+            }
+            E::Speakers { identities } => Event::Speakers { identities: identities.clone() },
+            E::SectionAssigned(section) => Event::SectionAssigned(section.into()),
+            E::SectionsFull { transport, missing } => {
+                Event::SectionsFull { transport: transport.to_string(), missing: *missing }
+            }
+            E::CodecUnsupported { transport, track, codec } => Event::CodecUnsupported {
+                transport: transport.to_string(),
+                track: track.to_string(),
+                codec: codec.map(Into::into),
+            },
+            E::StreamState { identity, session, state } => Event::StreamState {
+                identity: identity.to_string(),
+                session: session.to_string(),
+                state: (*state).into(),
+            },
+            E::MessageToYou { what, by, track } => Event::MessageToYou {
+                what: (*what).to_owned(),
+                by: by.clone(),
+                track: track.map(|track| track.to_string()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, to_value};
+
+    fn track() -> api::TrackInfo {
+        api::TrackInfo {
+            id: "TR_abcdefghijkl".parse().unwrap(),
+            source: api::Source::ScreenAudio,
+            kind: Kind::Audio,
+            codec: Some(Codec::Opus),
+            muted: true,
+        }
+    }
+
+    fn participant() -> api::ParticipantInfo {
+        api::ParticipantInfo {
+            identity: "ann".parse().unwrap(),
+            name: "Ann".into(),
+            session: "PA_abcdefghijkl".parse().unwrap(),
+            metadata: "{}".into(),
+            joined_at_ms: 5,
+            state: api::SessionState::Connected,
+            tracks: vec![track()],
+        }
+    }
+
+    fn room() -> api::RoomInfo {
+        api::RoomInfo {
+            id: "RM_abcdefghijkl".parse().unwrap(),
+            name: "r".parse().unwrap(),
+            kind: api::RoomKind::Live,
+            executor: api::Executor::VideoPriority,
+            worker: 1,
+            created_at_ms: 4,
+            max_participants: 500,
+            metadata: String::new(),
+            participants: vec![participant()],
+        }
+    }
+
+    #[test]
+    fn the_words_are_those_of_the_actors() {
+        let word = |value: serde_json::Value| value.as_str().unwrap().to_owned();
+        for kind in api::RoomKind::ALL {
+            assert_eq!(word(to_value(RoomKind::from(kind)).unwrap()), kind.label());
+        }
+        for state in api::SessionState::ALL {
+            assert_eq!(word(to_value(SessionState::from(state)).unwrap()), state.label());
+        }
+        for reason in api::LeaveReason::ALL {
+            assert_eq!(word(to_value(LeaveReason::from(reason)).unwrap()), reason.label());
+        }
+        for codec in Codec::ALL {
+            assert_eq!(word(to_value(TrackCodec::from(codec)).unwrap()), codec.label());
+        }
+        for source in [api::Source::Camera, api::Source::Screen, api::Source::ScreenAudio, api::Source::Voice] {
+            assert_eq!(word(to_value(Source::from(source)).unwrap()), source.label());
+        }
+    }
+
+    #[test]
+    fn events_read_as_the_actors_write_them() {
+        use api::RoomEvent as E;
+        let identity = || "ann".parse().unwrap();
+        let session = || "PA_abcdefghijkl".parse().unwrap();
+        let transport = || "TP_abcdefghijkl".parse().unwrap();
+        let reason = api::LeaveReason::Replaced;
+        let section = || api::SectionAssignment {
+            transport: transport(),
+            mid: "0".into(),
+            track: Some(track().id),
+            identity: Some(identity()),
+        };
+        let events = [
+            E::Snapshot { room: room(), sections: vec![section()], you: Some(session()), speakers: vec!["ann".into()] },
+            E::RoomStarted { room: room() },
+            E::RoomFinished { reason, by: Some("root".into()) },
+            E::ParticipantJoined { participant: participant() },
+            E::ParticipantUpdated { participant: participant() },
+            E::ParticipantLeft { identity: identity(), session: session(), reason },
+            E::TrackPublished { identity: identity(), track: track() },
+            E::TrackUnpublished { identity: identity(), track: track(), reason },
+            E::TrackMuted { identity: identity(), track: track() },
+            E::TrackUnmuted { identity: identity(), track: track() },
+            E::Speakers { identities: vec![] },
+            E::SectionAssigned(section()),
+            E::SectionsFull { transport: transport(), missing: 2 },
+            E::CodecUnsupported { transport: transport(), track: track().id, codec: None },
+            E::StreamState { identity: identity(), session: session(), state: api::SessionState::Disconnected },
+            E::MessageToYou { what: "muted", by: None, track: Some(track().id) },
+        ];
+        for event in events {
+            let view = to_value(Event::from(&event)).unwrap();
+            assert_eq!(view, to_value(&event).unwrap());
+            assert_eq!(view["event"], event.name());
+        }
+    }
+
+    #[test]
+    fn a_transports_id_is_shown_only_where_told_so() {
+        let stats = api::TransportStats { id: "TP_abcdefghijkl".into(), door: "whip".into(), ..Default::default() };
+        let session =
+            api::SessionInfo { room: "r".parse().unwrap(), participant: participant(), transports: vec![stats] };
+        let shown = to_value(Session::of(&session, true)).unwrap();
+        assert_eq!(shown, to_value(&session).unwrap());
+        let hidden = to_value(Session::of(&session, false)).unwrap();
+        assert_eq!(hidden["transports"][0].get("id"), None);
+        assert_eq!(hidden["tracks"][0]["source"], json!("screen_audio"));
+    }
+}

@@ -1,0 +1,137 @@
+/** Where tiles lie on the stage. Pure: sizes in CSS pixels in, rectangles out. */
+
+export interface Rect {
+  left: number
+  top: number
+  width: number
+  height: number
+}
+
+export interface Stage {
+  width: number
+  height: number
+}
+
+export const GAP = 8
+const SIDE = 16
+/** Below this the stage is a phone's: two columns from three tiles on. */
+const PHONE = 600
+/** A face may be cut down to 3:4 on a phone, to 4:3 where there is room for more. */
+const NARROWEST_PHONE = 3 / 4
+const NARROWEST = 4 / 3
+const WIDE = 16 / 9
+/** Tiles beside a pinned one. */
+const STRIP = 200
+
+/** Width of a 16:9 tile when `count` tiles stand in `columns` columns. */
+function tileWidth(count: number, columns: number, stage: Stage): number {
+  const rows = Math.ceil(count / columns)
+  const across = (stage.width - 2 * SIDE - (columns - 1) * GAP) / columns
+  const down = ((stage.height - (rows - 1) * GAP) / rows) * WIDE
+  return Math.min(across, down)
+}
+
+/** Of all column counts the one with the widest 16:9 tile; of equals the one with fewer rows. */
+export function columnsFor(count: number, stage: Stage): number {
+  if (stage.width < PHONE) return count >= 3 ? 2 : 1
+  let best = 1
+  for (let columns = 2; columns <= count; columns++) {
+    const gain = tileWidth(count, columns, stage) - tileWidth(count, best, stage)
+    const fewerRows = Math.ceil(count / columns) < Math.ceil(count / best)
+    if (gain > 0.5 || (gain > -0.5 && fewerRows)) best = columns
+  }
+  return best
+}
+
+/** Rectangles of `count` tiles, row by row; the last row is centred. */
+export function grid(count: number, stage: Stage): Rect[] {
+  if (count === 0 || stage.width <= 0 || stage.height <= 0) return []
+  const phone = stage.width < PHONE
+  const side = phone ? GAP : SIDE
+  const columns = columnsFor(count, stage)
+  const rows = Math.ceil(count / columns)
+  const across = (stage.width - 2 * side - (columns - 1) * GAP) / columns
+  const down = (stage.height - (rows - 1) * GAP) / rows
+  const width = Math.max(0, phone ? across : Math.min(across, down * WIDE))
+  const height = Math.max(0, Math.min(down, width / (phone ? NARROWEST_PHONE : NARROWEST)))
+  const top = (stage.height - rows * height - (rows - 1) * GAP) / 2
+  return Array.from({ length: count }, (_, place) => {
+    const row = Math.floor(place / columns)
+    const inRow = row === rows - 1 ? count - row * columns : columns
+    const rowLeft = (stage.width - inRow * width - (inRow - 1) * GAP) / 2
+    return {
+      left: rowLeft + (place % columns) * (width + GAP),
+      top: top + row * (height + GAP),
+      width,
+      height,
+    }
+  })
+}
+
+/** Rectangles when the tile at `pinned` is large and the others stand beside it (on a phone: below it). */
+export function pinnedGrid(count: number, pinned: number, stage: Stage): Rect[] {
+  if (count <= 1) return grid(count, stage)
+  const phone = stage.width < PHONE
+  const others = count - 1
+  const main: Rect = phone
+    ? { left: GAP, top: 0, width: stage.width - 2 * GAP, height: stage.height * 0.6 }
+    : { left: SIDE, top: 0, width: stage.width - 2 * SIDE - STRIP - GAP, height: stage.height }
+  const area: Rect = phone
+    ? { left: GAP, top: main.height + GAP, width: main.width, height: stage.height - main.height - GAP }
+    : { left: main.left + main.width + GAP, top: 0, width: STRIP, height: stage.height }
+  const columns = phone ? Math.min(others, others > 4 ? 4 : 2) : 1
+  const rows = Math.ceil(others / columns)
+  const width = (area.width - (columns - 1) * GAP) / columns
+  const height = Math.max(0, Math.min((area.height - (rows - 1) * GAP) / rows, (width * 9) / 16))
+  const rects: Rect[] = []
+  for (let place = 0, other = 0; place < count; place++) {
+    if (place === pinned) {
+      rects.push(main)
+      continue
+    }
+    rects.push({
+      left: area.left + (other % columns) * (width + GAP),
+      top: area.top + Math.floor(other / columns) * (height + GAP),
+      width,
+      height,
+    })
+    other++
+  }
+  return rects
+}
+
+/** One's own tile, floating in the corner while there are up to two others. */
+export function corner(stage: Stage): Rect {
+  const phone = stage.width < PHONE
+  const width = phone ? 96 : 208
+  const height = phone ? 128 : 117
+  return {
+    left: stage.width - width - (phone ? GAP * 2 : SIDE * 2),
+    top: stage.height - height - GAP * 2,
+    width,
+    height,
+  }
+}
+
+/** The tile that an arrow key leads to: the nearest whose centre lies in that direction. */
+export function neighbour(rects: readonly Rect[], from: number, key: string): number {
+  const start = rects[from]
+  if (!start) return rects.length > 0 ? 0 : -1
+  const x = (r: Rect) => r.left + r.width / 2
+  const y = (r: Rect) => r.top + r.height / 2
+  let best = from
+  let least = Infinity
+  rects.forEach((rect, index) => {
+    const dx = x(rect) - x(start)
+    const dy = y(rect) - y(start)
+    const along = { ArrowLeft: -dx, ArrowRight: dx, ArrowUp: -dy, ArrowDown: dy }[key] ?? 0
+    if (index === from || along <= 1) return
+    const across = key === 'ArrowLeft' || key === 'ArrowRight' ? Math.abs(dy) : Math.abs(dx)
+    const far = along + 2 * across
+    if (far < least) {
+      least = far
+      best = index
+    }
+  })
+  return best
+}

@@ -1,0 +1,1 @@
+export type PanelName = 'people' | 'statistics' | 'devices' | 'help'
