@@ -6,6 +6,7 @@ mod abuse;
 mod calls;
 mod doors;
 mod layers;
+mod licences;
 mod lifecycle;
 mod room_events;
 mod support;
