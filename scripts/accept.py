@@ -74,8 +74,11 @@ def last_line(output):
 
 
 @contextlib.contextmanager
-def server(name, command):
-    """A server on free ports of this machine, ready; its address and how long the start took. Ended afterwards."""
+def server(name, command, cwd=LOGS):
+    """A server on free ports of this machine, ready; its address and how long the start took. Ended afterwards.
+
+    It starts in a folder of its own: a rondo.toml beside the sources is the developer's.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = environment(RONDO_HTTP__BIND=f"127.0.0.1:{port}", RONDO_MEDIA__FIRST_PORT="0")
@@ -83,7 +86,7 @@ def server(name, command):
     with open(LOGS / f"{name}-server.log", "wb") as out:
         # A group of its own: `make run` is a parent of the server, and both are to hear the signal.
         process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env,
+            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env,
             start_new_session=True,
         )
     try:
@@ -128,7 +131,7 @@ def tests_passed(output):
 def check_start():
     """`make run` starts within 10 s when it is built"""
     binary()
-    with server("start", ["make", "run"]) as (_, seconds):
+    with server("start", ["make", "run"], cwd=ROOT) as (_, seconds):
         if seconds > 10:
             raise Failed(f"{seconds:.1f} s")
         return f"ready after {seconds:.1f} s"
