@@ -145,6 +145,11 @@ def check_browsers():
         return last_line(run("browsers", ["node", "web/e2e/call.mjs", url, str(pictures)], 300))
 
 
+def check_pages():
+    """every state of the pages says the right words, and is accessible"""
+    return last_line(run("pages", ["npm", "--prefix", "web", "run", "--silent", "e2e"], 600))
+
+
 def check_aiortc():
     """an independent client publishes and plays"""
     with server("aiortc", binary()) as (url, _):
@@ -176,6 +181,7 @@ def check_bench():
 CHECKS = {
     "start": check_start,
     "browsers": check_browsers,
+    "pages": check_pages,
     "aiortc": check_aiortc,
     "whole": check_whole,
     "simulation": check_simulation,
