@@ -68,7 +68,8 @@ def wait_for_http(url, process, seconds=20):
 def running(command, url, log, env=None):
     """The server process, ready; ended when the block is left."""
     with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env)
+        # In the folder of the run: a rondo.toml beside the sources is the developer's.
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=log.parent)
     try:
         wait_for_http(url, process)
         yield process
@@ -148,7 +149,7 @@ class Rondo:
     def __init__(self, folder, binary):
         if not os.access(binary, os.X_OK):
             raise CannotRun(f"{binary} is not there; `cargo build --release` makes it, --rondo names another")
-        self.folder, self.binary = folder, binary
+        self.folder, self.binary = folder, binary.resolve()
 
     def start(self):
         env = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}

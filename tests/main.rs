@@ -2,5 +2,11 @@
 //!
 //! Nothing here sleeps: a test waits for the condition it is about, with a deadline.
 
-// The rest joins with `rondo::serve`: mod abuse; mod calls; mod doors; mod lifecycle; mod room_events; mod support;
+mod abuse;
+mod calls;
+mod doors;
 mod layers;
+mod licences;
+mod lifecycle;
+mod room_events;
+mod support;

@@ -117,6 +117,13 @@ impl Api {
         self.send(self.request(Method::POST, self.url(path)).header("Content-Type", "application/sdp").body(offer))
     }
 
+    /// The same for an offer that is too large: a server may refuse it and close before it has come whole, and what
+    /// is still being written then takes the answer with it. `None` where that happened.
+    pub fn post_large_sdp(&self, path: &str, offer: impl Into<reqwest::blocking::Body>) -> Option<Answer> {
+        let request = self.request(Method::POST, self.url(path)).header("Content-Type", "application/sdp").body(offer);
+        request.send().ok().map(Answer::read)
+    }
+
     /// A stream that has no end: only connecting is bounded in time.
     ///
     /// # Panics

@@ -27,7 +27,8 @@ pub fn command(args: &[&str]) -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RONDO_")) {
         command.env_remove(name);
     }
-    command.args(args).stdin(Stdio::null());
+    // Away from the sources: a developer's own rondo.toml there is none of the tests' business.
+    command.args(args).stdin(Stdio::null()).current_dir(std::env::temp_dir());
     command
 }
 

@@ -30,6 +30,7 @@ impl TestServer {
         config.media.first_port = 0;
         config.media.workers = Some(1);
         config.media.pin = false;
+        config.limits.drain_s = 0;
         config.auth.keys.0.insert(token::KEY.to_owned(), Secret::new(token::SECRET));
         change(&mut config);
         let (ready, started) = channel();

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""`make accept`: what a release must show, each line by a real run against the real server; a table at the end.
+
+    accept.py [CHECK…]      runs the named checks only (accept.py --list)
+
+A check that cannot run here (no load tool, no Janus) is shown as skipped, with the reason; a failed one makes the exit
+code 1. Logs are in the target folder under accept/. Standard library only.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+if not TARGET.is_absolute():
+    TARGET = ROOT / TARGET
+LOGS = TARGET / "accept"
+
+
+class Failed(Exception):
+    """The check ran and did not hold."""
+
+
+class Skipped(Exception):
+    """The check cannot run here."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(**more):
+    """The caller's environment without its RONDO_ settings, but for the folder of test vectors."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("RONDO_") or k == "RONDO_VECTORS"}
+    return kept | more
+
+
+def run(name, command, limit_s, **env):
+    """Runs to the end; its output goes to a log. Gives the output."""
+    log = LOGS / f"{name}.log"
+    with open(log, "ab") as out:
+        out.write(f"$ {' '.join(map(str, command))}\n".encode())
+        out.flush()
+        begun = out.tell()
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, timeout=limit_s,
+                env=environment(**env),
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"not done within {limit_s} s, see {log}") from None
+    output = log.read_bytes()[begun:].decode(errors="replace")
+    if done.returncode != 0:
+        raise Failed(f"exit {done.returncode}: {last_line(output)} (see {log})")
+    return output
+
+
+def last_line(output):
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "no output"
+
+
+@contextlib.contextmanager
+def server(name, command, cwd=LOGS):
+    """A server on free ports of this machine, ready; its address and how long the start took. Ended afterwards.
+
+    It starts in a folder of its own: a rondo.toml beside the sources is the developer's.
+    """
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    env = environment(RONDO_HTTP__BIND=f"127.0.0.1:{port}", RONDO_MEDIA__FIRST_PORT="0")
+    begun = time.monotonic()
+    with open(LOGS / f"{name}-server.log", "wb") as out:
+        # A group of its own: `make run` is a parent of the server, and both are to hear the signal.
+        process = subprocess.Popen(
+            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env,
+            start_new_session=True,
+        )
+    try:
+        wait_ready(url, process, out.name)
+        yield url, time.monotonic() - begun
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_ready(url, process, log, limit_s=600):
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise Failed(f"the server ended with {process.returncode}, see {log}")
+        with contextlib.suppress(OSError, urllib.error.URLError):
+            with urllib.request.urlopen(f"{url}/readyz", timeout=1) as answer:
+                if answer.status == 200:
+                    return
+        time.sleep(0.05)
+    raise Failed(f"{url} was not ready within {limit_s} s, see {log}")
+
+
+def binary():
+    run("build", ["cargo", "build", "--locked", "--bin", "rondo"], 1500)
+    return [str(TARGET / "debug" / "rondo"), "serve", "--dev"]
+
+
+def tests_passed(output):
+    """Sums over all test binaries of one cargo run."""
+    passed = sum(int(n) for n in re.findall(r"^test result: ok\. (\d+) passed", output, re.MULTILINE))
+    if passed == 0:
+        raise Failed("no test of that name ran")
+    return passed
+
+
+def check_start():
+    """`make run` starts within 10 s when it is built"""
+    binary()
+    with server("start", ["make", "run"], cwd=ROOT) as (_, seconds):
+        if seconds > 10:
+            raise Failed(f"{seconds:.1f} s")
+        return f"ready after {seconds:.1f} s"
+
+
+def check_browsers():
+    """two browsers hold a call"""
+    pictures = LOGS / "browsers"
+    pictures.mkdir(exist_ok=True)
+    with server("browsers", binary()) as (url, _):
+        return last_line(run("browsers", ["node", "web/e2e/call.mjs", url, str(pictures)], 300))
+
+
+def check_pages():
+    """every state of the pages says the right words, and is accessible"""
+    return last_line(run("pages", ["npm", "--prefix", "web", "run", "--silent", "e2e"], 600))
+
+
+def check_aiortc():
+    """an independent client publishes and plays"""
+    with server("aiortc", binary()) as (url, _):
+        return last_line(run("aiortc", [sys.executable, "scripts/whip_whep.py", url, "--seconds", "10"], 120))
+
+
+def check_whole():
+    """whole-server tests: calls, doors, events, abuse, start and end"""
+    return f"{tests_passed(run('whole', ['cargo', 'test', '--locked', '--test', 'tests'], 1500))} tests passed"
+
+
+def check_simulation():
+    """rooms in simulated time, every seed"""
+    return f"{tests_passed(run('simulation', ['cargo', 'test', '--locked', '--workspace', 'sim_'], 1500))} tests passed"
+
+
+def check_bench():
+    """Rondo beside Janus, one core each"""
+    if not os.environ.get("SFUBENCH"):
+        raise Skipped("SFUBENCH names no load tool (bench/README.md)")
+    if not shutil.which("janus"):
+        raise Skipped("janus is not installed")
+    run("bench", ["cargo", "build", "--locked", "--release", "--bin", "rondo"], 2400)
+    output = run("bench", [sys.executable, "bench/side_by_side.py", "--out", str(LOGS / "bench")], 900)
+    rows = [line for line in output.splitlines() if line.startswith("| 1x200")]
+    return "; ".join(" ".join(cell.strip() for cell in row.strip("|").split("|")[1:3]) for row in rows) + " us/packet"
+
+
+CHECKS = {
+    "start": check_start,
+    "browsers": check_browsers,
+    "pages": check_pages,
+    "aiortc": check_aiortc,
+    "whole": check_whole,
+    "simulation": check_simulation,
+    "bench": check_bench,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help="which; all if none is named")
+    parser.add_argument("--list", action="store_true", help="name the checks")
+    options = parser.parse_args()
+    if options.list:
+        for name, check in CHECKS.items():
+            print(f"{name:<11} {check.__doc__}")
+        return 0
+    unknown = [name for name in options.checks if name not in CHECKS]
+    if unknown:
+        parser.error(f"no such check: {', '.join(unknown)}")
+    shutil.rmtree(LOGS, ignore_errors=True)
+    LOGS.mkdir(parents=True)
+    rows = [judge(name, CHECKS[name]) for name in options.checks or CHECKS]
+    print(f"\n{'':<8} {'seconds':>7}  what")
+    for state, seconds, what, figure in rows:
+        print(f"{state:<8} {seconds:>7.0f}  {what}\n{'':<18}{figure}")
+    failed = sum(state == "FAILED" for state, *_ in rows)
+    print(f"\nmake accept: {'all right' if not failed else f'{failed} of {len(rows)} failed'}; logs in {LOGS}")
+    return 1 if failed else 0
+
+
+def judge(name, check):
+    print(f"== {name}: {check.__doc__}", flush=True)
+    begun = time.monotonic()
+    try:
+        state, figure = "ok", check()
+    except Skipped as why:
+        state, figure = "skipped", str(why)
+    except Failed as why:
+        state, figure = "FAILED", str(why)
+    print(f"== {name}: {state}: {figure}", flush=True)
+    return state, time.monotonic() - begun, check.__doc__, figure
+
+
+if __name__ == "__main__":
+    sys.exit(main())
