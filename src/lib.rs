@@ -19,12 +19,15 @@ use actix_web::{HttpServer, web};
 use config::Config;
 use doors::Shared;
 use rondo_actors::node::{Node, WorkerReport};
+use socket2::{Domain, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// An idle connection is kept this long.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 1024;
 /// Requests under way when the server stops have this long, in seconds.
 const STOP_S: u64 = 2;
 
@@ -57,6 +60,7 @@ impl Running {
     pub async fn stop(self) {
         self.node.drain(self.drain).await;
         self.handle.stop(true).await;
+        self.node.stop().await;
     }
 }
 
@@ -66,10 +70,13 @@ impl Running {
 /// A configuration that does not hold together, a port that is taken, a worker that cannot start: each a sentence.
 pub async fn serve(config: Config) -> anyhow::Result<Running> {
     config.check()?;
+    // Before the node: a taken port must leave nothing running.
+    let bind = config.http_bind();
+    let listener = listen(bind).map_err(|error| cannot_bind(bind, &error))?;
+    let addr = listener.local_addr()?;
     let (node, workers) = Node::start(config.node()).await?;
     let shared = web::Data::new(Shared::new(node.clone(), &config));
     let threads = config.http.workers;
-    let bind = config.http_bind();
     let server = HttpServer::new(move || doors::app(shared.clone()))
         .workers(threads)
         .disable_signals()
@@ -78,10 +85,8 @@ pub async fn serve(config: Config) -> anyhow::Result<Running> {
         .client_disconnect_timeout(Duration::from_secs(1))
         .keep_alive(KeepAlive::Timeout(KEEP_ALIVE))
         .max_connections(config.http.connections_max.div_ceil(threads))
-        .bind(bind)
-        .map_err(|error| cannot_bind(bind, &error))?;
-    let addr = server.addrs().first().copied().unwrap_or(bind);
-    let server = server.run();
+        .listen(listener)?
+        .run();
     let handle = server.handle();
     actix_rt::spawn(async move {
         if let Err(error) = server.await {
@@ -90,6 +95,15 @@ pub async fn serve(config: Config) -> anyhow::Result<Running> {
     });
     tracing::info!(%addr, workers = workers.len(), dev = config.dev, "listening");
     Ok(Running { addr, node, workers, handle, drain: Duration::from_secs(u64::from(config.limits.drain_s)) })
+}
+
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    // A restarted server may take the port while connections of the old one are still being forgotten.
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Why TCP could not be bound, and what to do.

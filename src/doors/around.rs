@@ -5,7 +5,7 @@ use crate::telemetry::request_span;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
-use actix_web::http::header::{self, HeaderMap, HeaderValue};
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, web};
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub async fn around(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let started = Instant::now();
     let shared = req.app_data::<web::Data<Shared>>().cloned();
-    let span = request_span(&req);
+    let (span, trace) = request_span(&req);
     let mut response = if req.method() == Method::OPTIONS {
         let answer = cors::options(req.request());
         req.into_response(answer)
@@ -30,6 +30,9 @@ pub async fn around(
     };
     cors::allow(response.headers_mut());
     secure(response.headers_mut());
+    if let Ok(trace) = HeaderValue::from_str(&trace) {
+        response.headers_mut().insert(HeaderName::from_static("traceresponse"), trace);
+    }
 
     let route = response.request().match_pattern();
     let status = response.status().as_u16();

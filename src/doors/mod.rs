@@ -11,6 +11,8 @@ mod page;
 mod request;
 mod rooms;
 mod sessions;
+#[cfg(test)]
+mod tests;
 mod transports;
 mod views;
 mod whep;

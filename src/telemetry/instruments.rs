@@ -39,13 +39,12 @@ enum Source {
     Requests,
     RequestDuration,
     JoinsRefused,
-    JoinDuration,
     Rooms,
     Sessions,
     Transports,
     Left,
     Wakeups,
-    Queues,
+    RoomsDied,
     Restarts,
     WorkersLost,
     ProcessStart,
@@ -70,7 +69,7 @@ const GAUGE: MetricType = MetricType::Gauge;
 const HISTOGRAM: MetricType = MetricType::Histogram;
 
 /// Instruments of the node and the doors. Those of the workers join them in [`all`].
-const FIXED: [Instrument; 17] = [
+const FIXED: [Instrument; 16] = [
     instrument("rondo_build", None, MetricType::Info, &["version"], Source::Build, "This build"),
     instrument(
         "rondo_http_requests",
@@ -96,21 +95,13 @@ const FIXED: [Instrument; 17] = [
         Source::JoinsRefused,
         "Joins refused with an HTTP status, by the error's code",
     ),
-    instrument(
-        "rondo_join_duration",
-        Some("seconds"),
-        HISTOGRAM,
-        &[],
-        Source::JoinDuration,
-        "From the SDP answer to DTLS; its sum is not kept",
-    ),
     instrument("rondo_rooms_open", None, GAUGE, &["kind"], Source::Rooms, "Rooms open"),
     instrument("rondo_sessions_open", None, GAUGE, &["worker"], Source::Sessions, "Participants in rooms"),
     instrument("rondo_transports_open", None, GAUGE, &["worker"], Source::Transports, "Connections of participants"),
     instrument("rondo_participants_left", None, COUNTER, &["reason"], Source::Left, "Participants that left"),
     instrument("rondo_timer_wakeups", None, COUNTER, &["reason"], Source::Wakeups, "Wake-ups by what was due"),
-    instrument("rondo_queue_waiting", Some("messages"), GAUGE, &["queue"], Source::Queues, "Messages not yet handled"),
-    instrument("rondo_actor_restarts", None, COUNTER, &[], Source::Restarts, "Actors made anew after a panic"),
+    instrument("rondo_rooms_died", None, COUNTER, &[], Source::RoomsDied, "Rooms whose actor panicked"),
+    instrument("rondo_room_restarts", None, COUNTER, &[], Source::Restarts, "Rooms opened anew after a panic"),
     instrument("rondo_workers_lost", None, COUNTER, &[], Source::WorkersLost, "Worker threads that died"),
     instrument(
         "rondo_process_start_time",
@@ -306,13 +297,12 @@ fn values(source: Source, counts: &NodeCounts, doors: &DoorCounters) -> Vec<Samp
             let each = refused.iter();
             each.map(|((door, code), n)| (vec![(*door).to_owned(), (*code).to_owned()], Value::Count(*n))).collect()
         }
-        Source::JoinDuration => alone(join_duration(&counts.join_ms)),
         Source::Rooms => labelled(&counts.rooms, Value::Gauge),
         Source::Sessions => by_worker(&counts.sessions),
         Source::Transports => by_worker(&counts.transports),
         Source::Left => labelled(&counts.left, Value::Count),
         Source::Wakeups => labelled(&counts.wakeups, Value::Count),
-        Source::Queues => labelled(&counts.queues, Value::Gauge),
+        Source::RoomsDied => alone(Value::Count(counts.rooms_died)),
         Source::Restarts => alone(Value::Count(counts.restarts)),
         Source::WorkersLost => alone(Value::Count(counts.workers_lost)),
         Source::ProcessStart => alone(Value::Gauge(process_start_s())),
@@ -341,18 +331,6 @@ fn request_duration(doors: &DoorCounters) -> Value {
     let bounds = DURATION_BOUNDS_S.into_iter().chain([f64::INFINITY]);
     let sum = Duration::from_micros(doors.duration_us.load(Relaxed)).as_secs_f64();
     Value::Histogram(sum, counts.iter().sum(), bounds.zip(counts).collect())
-}
-
-/// The actors keep upper bounds with cumulative counts, and no sum; the last bound may be "beyond all".
-fn join_duration(cumulative_ms: &[(u64, u64)]) -> Value {
-    let mut before = 0;
-    let mut buckets = Vec::new();
-    for (bound_ms, cumulative) in cumulative_ms {
-        let bound_s = if *bound_ms == u64::MAX { f64::INFINITY } else { *bound_ms as f64 / 1000.0 };
-        buckets.push((bound_s, cumulative.saturating_sub(before)));
-        before = *cumulative;
-    }
-    Value::Histogram(f64::NAN, before, buckets)
 }
 
 fn process_start_s() -> u64 {
@@ -405,10 +383,9 @@ mod tests {
             transports: vec![3, 4],
             left: vec![("client_left", 5)],
             wakeups: vec![("nack", 6)],
-            queues: vec![("room", 7)],
+            rooms_died: 7,
             restarts: 8,
             workers_lost: 9,
-            join_ms: vec![(50, 1), (100, 3), (u64::MAX, 4)],
         }
     }
 
@@ -423,8 +400,7 @@ mod tests {
             assert!(!one.help.is_empty() && !one.help.contains('\n'), "{name}");
             assert!(seen.insert(name.clone()), "{name} twice");
             for label in one.labels {
-                const CLOSED: [&str; 9] =
-                    ["version", "route", "status", "door", "code", "kind", "worker", "reason", "queue"];
+                const CLOSED: [&str; 8] = ["version", "route", "status", "door", "code", "kind", "worker", "reason"];
                 assert!(CLOSED.contains(label), "{name}: {label}");
             }
         }
@@ -465,12 +441,8 @@ mod tests {
             "rondo_rooms_open{kind=\"call\"} 2",
             "rondo_sessions_open{worker=\"1\"} 2",
             "rondo_participants_left_total{reason=\"client_left\"} 5",
-            "rondo_queue_waiting_messages{queue=\"room\"} 7",
-            "rondo_actor_restarts_total 8",
-            "rondo_join_duration_seconds_bucket{le=\"0.05\"} 1",
-            "rondo_join_duration_seconds_bucket{le=\"0.1\"} 3",
-            "rondo_join_duration_seconds_bucket{le=\"+Inf\"} 4",
-            "rondo_join_duration_seconds_count 4",
+            "rondo_rooms_died_total 7",
+            "rondo_room_restarts_total 8",
             "rondo_worker_datagrams_received_total{worker=\"0\"} 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");

@@ -73,8 +73,9 @@ impl Telemetry {
     }
 }
 
-/// The span of one HTTP request. Its query is left out: it may hold a token.
-pub fn request_span(req: &ServiceRequest) -> Span {
+/// The span of one HTTP request, and its trace as the answer tells it (`traceresponse`, W3C Trace Context level 2):
+/// whoever asks for help can name it. The query is left out of the span: it may hold a token.
+pub fn request_span(req: &ServiceRequest) -> (Span, String) {
     let span = info_span!(
         "http_request",
         otel.kind = "server",
@@ -85,9 +86,6 @@ pub fn request_span(req: &ServiceRequest) -> Span {
         http.response.status_code = field::Empty,
         trace_id = field::Empty,
     );
-    if span.is_disabled() {
-        return span;
-    }
     if let Some(peer) = req.peer_addr() {
         span.record("client.address", field::display(Pii(peer.ip())));
     }
@@ -95,13 +93,18 @@ pub fn request_span(req: &ServiceRequest) -> Span {
     #[cfg(feature = "otlp")]
     let exported = otlp::adopt(&span, sent.as_ref());
     #[cfg(not(feature = "otlp"))]
-    let exported = None;
-    let trace_id = exported.or(sent.map(|parent| parent.trace_id)).unwrap_or_else(random::bytes);
-    span.record("trace_id", random::hex(&trace_id));
-    span
+    let exported: Option<Parent> = None;
+    let own = exported.unwrap_or_else(|| Parent {
+        trace_id: sent.map_or_else(random::bytes, |parent| parent.trace_id),
+        span_id: random::bytes(),
+        flags: 0,
+    });
+    let trace_id = random::hex(&own.trace_id);
+    span.record("trace_id", trace_id.as_str());
+    (span, format!("00-{trace_id}-{}-{:02x}", random::hex(&own.span_id), own.flags))
 }
 
-/// A caller's span (W3C Trace Context §3.2): `00-{trace id}-{span id}-{flags}` in hexadecimal.
+/// A span of another process, or ours (W3C Trace Context §3.2): `00-{trace id}-{span id}-{flags}` in hexadecimal.
 #[derive(Debug, PartialEq, Eq)]
 struct Parent {
     trace_id: [u8; 16],

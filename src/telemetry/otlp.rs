@@ -58,8 +58,8 @@ impl Traces {
     }
 }
 
-/// Continues the caller's trace, and tells the trace id that is exported; `None` if nothing is.
-pub fn adopt(span: &Span, parent: Option<&Parent>) -> Option<[u8; 16]> {
+/// Continues the caller's trace, and tells the span that is exported; `None` if nothing is.
+pub fn adopt(span: &Span, parent: Option<&Parent>) -> Option<Parent> {
     if let Some(parent) = parent {
         let remote = SpanContext::new(
             TraceId::from_bytes(parent.trace_id),
@@ -73,5 +73,9 @@ pub fn adopt(span: &Span, parent: Option<&Parent>) -> Option<[u8; 16]> {
     }
     let context = span.context();
     let own = context.span().span_context().clone();
-    own.is_valid().then(|| own.trace_id().to_bytes())
+    own.is_valid().then(|| Parent {
+        trace_id: own.trace_id().to_bytes(),
+        span_id: own.span_id().to_bytes(),
+        flags: own.trace_flags().to_u8(),
+    })
 }
