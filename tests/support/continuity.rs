@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// Numbers seen on one stream, from the first one on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Continuity {
     /// Packets that arrived, duplicates included.
     pub received: u64,
@@ -16,6 +16,14 @@ pub struct Continuity {
     /// Highest number seen.
     pub last: Option<u64>,
     holes: BTreeSet<u64>,
+}
+
+impl std::fmt::Debug for Continuity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { received, duplicates, late, first, last, holes } = self;
+        write!(f, "{received} of {first:?}..={last:?}, {duplicates} twice, {late} late, {} missing", holes.len())?;
+        if holes.is_empty() { Ok(()) } else { write!(f, " {:?}", self.some_missing()) }
+    }
 }
 
 /// Holes remembered per stream. A jump that is wider is a fault of its own, and is told as such.

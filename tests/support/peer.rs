@@ -1,6 +1,9 @@
 //! One WebRTC endpoint over a real socket: str0m in RTP mode, driven by its deadlines.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpPendingOffer};
 use str0m::format::{Codec, FormatParams};
@@ -37,8 +40,12 @@ pub struct Peer {
     local: SocketAddr,
     wake_at: Instant,
     events: Vec<Event>,
-    datagram: Vec<u8>,
+    arrived: Receiver<Datagram>,
+    gone: Arc<AtomicBool>,
 }
+
+/// What came from the network: when, from whom, what.
+type Datagram = (Instant, SocketAddr, Vec<u8>);
 
 /// An offer, and what is needed to take its answer.
 pub struct Offer {
@@ -51,8 +58,8 @@ pub struct Offer {
 
 /// Longest wait for a datagram: bounds how late a command is heard.
 const WAIT_MAX: Duration = Duration::from_millis(10);
-/// Shortest wait: the socket is always read, however busy the timers are.
-const WAIT_MIN: Duration = Duration::from_millis(1);
+/// How soon the reading thread notices that its endpoint is gone.
+const READ_WAIT: Duration = Duration::from_millis(100);
 
 impl Peer {
     /// An endpoint with one socket on `ip`.
@@ -75,7 +82,11 @@ impl Peer {
         let socket = UdpSocket::bind((ip, 0)).expect("a loopback socket");
         let local = socket.local_addr().expect("its address");
         rtc.add_local_candidate(Candidate::host(local, "udp").expect("a host candidate"));
-        Self { rtc, socket, local, wake_at: Instant::now(), events: Vec::new(), datagram: vec![0; 2048] }
+        let (forward, arrived) = channel();
+        let gone = Arc::new(AtomicBool::new(false));
+        let (reading, stop) = (socket.try_clone().expect("a second handle"), gone.clone());
+        std::thread::spawn(move || read(&reading, &forward, &stop));
+        Self { rtc, socket, local, wake_at: Instant::now(), events: Vec::new(), arrived, gone }
     }
 
     /// Offers sections, each of its kind, all in one direction.
@@ -103,18 +114,11 @@ impl Peer {
     /// # Errors
     /// When the connection is beyond repair.
     pub fn step(&mut self, until: Instant) -> Result<(), String> {
-        let wait = until.min(self.wake_at).saturating_duration_since(Instant::now()).clamp(WAIT_MIN, WAIT_MAX);
-        self.socket.set_read_timeout(Some(wait)).map_err(|e| e.to_string())?;
-        // A timeout, and ICMP refusals of datagrams sent to a server that has gone, are no faults of this endpoint.
-        if let Ok((length, from)) = self.socket.recv_from(&mut self.datagram) {
-            let datagram = std::mem::take(&mut self.datagram);
-            let received = Receive::new(Protocol::Udp, from, self.local, &datagram[..length]);
-            let result = match received {
-                Ok(received) => self.input(Input::Receive(Instant::now(), received)),
-                Err(_) => Ok(()),
-            };
-            self.datagram = datagram;
-            result?;
+        let wait = until.min(self.wake_at).saturating_duration_since(Instant::now()).min(WAIT_MAX);
+        if let Ok((at, from, datagram)) = self.arrived.recv_timeout(wait)
+            && let Ok(received) = Receive::new(Protocol::Udp, from, self.local, &datagram)
+        {
+            self.input(Input::Receive(at, received))?;
         }
         let now = Instant::now();
         if self.wake_at <= now { self.input(Input::Timeout(now)) } else { Ok(()) }
@@ -182,5 +186,25 @@ impl Peer {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Empties the socket as fast as it fills: a socket's buffer holds about 90 packets, less than an endpoint that
+/// decrypts on a busy machine may be late.
+fn read(socket: &UdpSocket, forward: &Sender<Datagram>, gone: &AtomicBool) {
+    socket.set_read_timeout(Some(READ_WAIT)).expect("a timeout");
+    let mut buffer = [0u8; 2048];
+    while !gone.load(Ordering::Relaxed) {
+        // A timeout, and ICMP refusals of datagrams sent to a server that has gone, are no faults of this endpoint.
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+        if forward.send((Instant::now(), from, buffer[..length].to_vec())).is_err() {
+            return;
+        }
     }
 }
