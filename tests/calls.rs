@@ -3,7 +3,9 @@
 use crate::support::client::{PublishOptions, Publisher, ViewOptions, Viewer};
 use crate::support::http::Api;
 use crate::support::server::TestServer;
+use crate::support::token::token;
 use crate::support::wait::poll;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -71,7 +73,7 @@ fn three_viewers_who_come_one_after_another_all_get_everything() {
 }
 
 #[test]
-fn two_people_hear_each_other_and_not_themselves() {
+fn who_asks_for_one_participant_gets_that_one_only() {
     let server = TestServer::start();
     let api = server.api();
     let (ann, bob) = (publisher(&api, "talk", "ann"), publisher(&api, "talk", "bob"));
@@ -222,6 +224,21 @@ fn a_closed_tab_is_a_leaver() {
     let ann = publisher(&api, "tab", "ann");
     ann.close();
     poll("ann is gone", SOON, || session_states(&api, "tab").is_empty().then_some(()));
+}
+
+#[test]
+fn a_participant_who_publishes_and_plays_does_not_get_its_own_tracks_back() {
+    let server = TestServer::start();
+    let room = |identity| server.api().with_token(&token(identity, json!({ "roomJoin": true, "room": "pair" })));
+    let (ann_api, bob_api) = (room("ann"), room("bob"));
+    let (ann, bob) = (publisher(&ann_api, "pair", "ann"), publisher(&bob_api, "pair", "bob"));
+    let options = ViewOptions { audio: 2, video: 2, ..ViewOptions::default() };
+    let ann_sees = Viewer::start(&ann_api, "pair", options.clone());
+    let bob_sees = Viewer::start(&bob_api, "pair", options);
+    let stats = ann_sees.wait_for_streams(&both(&bob), SOME, SOON);
+    assert!(both(&ann).iter().all(|id| stats.section_of(*id).is_none()), "ann hears herself: {stats:#?}");
+    let stats = bob_sees.wait_for_streams(&both(&ann), SOME, SOON);
+    assert!(both(&bob).iter().all(|id| stats.section_of(*id).is_none()), "bob hears himself: {stats:#?}");
 }
 
 #[test]

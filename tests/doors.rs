@@ -219,17 +219,23 @@ fn a_server_with_keys_lets_in_only_who_has_the_grant() {
 fn a_token_of_the_command_line_opens_the_door() {
     let server = guarded();
     let keys = token::keys();
-    let made =
-        process::run(&["token", "create", "--room", "gate", "--identity", "ann"], &[("RONDO_AUTH__KEYS", &keys)]);
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let text = String::from_utf8(made.stdout).expect("text");
-    let token = text.split_whitespace().find(|word| word.matches('.').count() == 2).expect("a token on stdout");
-    assert!(!text.contains(token::SECRET), "a secret is never printed");
-    let api = server.api().with_token(token);
-    let ann = Publisher::start(&api, "gate", "ann", PublishOptions::default());
-    let viewer = Viewer::start(&api, "gate", ViewOptions::default());
-    viewer.wait_for_streams(&[ann.audio_stream(), ann.video_stream()], 50, Duration::from_secs(20)).assert_whole();
-    assert_problem(&api.post_sdp("/whip/elsewhere/ann", OFFER), 403, "the same token in another room");
+    let member = |identity: &str| {
+        let made = process::run(
+            &["token", "create", "--room", "gate", "--identity", identity],
+            &[("RONDO_AUTH__KEYS", &keys)],
+        );
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let text = String::from_utf8(made.stdout).expect("text");
+        assert!(!text.contains(token::SECRET), "a secret is never printed");
+        let token = text.split_whitespace().find(|word| word.matches('.').count() == 2).expect("a token on stdout");
+        server.api().with_token(token)
+    };
+    let (ann, bob) = (member("ann"), member("bob"));
+    let publisher = Publisher::start(&ann, "gate", "ann", PublishOptions::default());
+    let viewer = Viewer::start(&bob, "gate", ViewOptions::default());
+    let streams = [publisher.audio_stream(), publisher.video_stream()];
+    viewer.wait_for_streams(&streams, 50, Duration::from_secs(20)).assert_whole();
+    assert_problem(&ann.post_sdp("/whip/elsewhere/ann", OFFER), 403, "the same token in another room");
 }
 
 #[test]
