@@ -135,12 +135,7 @@ pub struct Egress {
 impl Egress {
     /// `sections`: all of the transport's, in order; indices elsewhere are into them. Sequence numbers begin below
     /// 2^15 and RTP clocks anywhere, at random.
-    pub fn new(
-        protection: Protection,
-        sections: &[Section],
-        config: EgressConfig,
-        random: &mut dyn Random,
-    ) -> Self {
+    pub fn new(protection: Protection, sections: &[Section], config: EgressConfig, random: &mut dyn Random) -> Self {
         let EgressConfig { cname, wall, rtx_packets } = config;
         let streams = sections.iter().map(|section| Stream::new(section, rtx_packets, random)).collect();
         let (twcc, counts) = (TwccHistory::default(), Counts::default());

@@ -160,7 +160,8 @@ mod tests {
             sr.ntp as f64 / 2f64.powi(32) + ahead - 2_208_988_800.0 - 1_700_000_000.0
         };
         let sound_at = captured(sound, (1_000u32 + 10_080).wrapping_add(sound_offset), sound_hz);
-        let picture_at = captured(picture, 0xffff_fff0u32.wrapping_add(13_500).wrapping_add(picture_offset), picture_hz);
+        let picture_at =
+            captured(picture, 0xffff_fff0u32.wrapping_add(13_500).wrapping_add(picture_offset), picture_hz);
         assert!((sound_at - 0.250).abs() < 0.000_1, "{sound_at}");
         assert!((picture_at - 0.250).abs() < 0.000_1, "{picture_at}");
     }

@@ -192,8 +192,7 @@ mod tests {
         assert_eq!(results.len(), 10);
         for (i, result) in (0..).zip(&results) {
             let arrived_us = (i != 3).then_some(700_000_000 + 5_000 * i as i64);
-            let expected =
-                TwccResult { seq: i as u16, sent: t0 + ms(i * 5), arrived_us, len: 100 + i as u16 };
+            let expected = TwccResult { seq: i as u16, sent: t0 + ms(i * 5), arrived_us, len: 100 + i as u16 };
             assert_eq!(*result, expected);
         }
         // The same again tells nothing new; the missing one came late and is lost no more.

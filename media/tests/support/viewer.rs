@@ -25,8 +25,7 @@ pub const PROFILES: [SrtpProfile; 3] =
 
 /// One audio and one video section, with everything agreed on.
 pub fn sections() -> Vec<Section> {
-    let extensions =
-        ExtensionIds { mid: Some(4), abs_send_time: Some(2), twcc: Some(3), audio_level: Some(1) };
+    let extensions = ExtensionIds { mid: Some(4), abs_send_time: Some(2), twcc: Some(3), audio_level: Some(1) };
     let opus = SectionFormat { pt: 111, rtx_pt: None, format: OPUS };
     let vp8 = SectionFormat { pt: VP8_PT, rtx_pt: Some(VP8_RTX_PT), format: VP8 };
     vec![

@@ -156,8 +156,7 @@ impl Cipher {
                 let (clear, body) = packet.split_at_mut_checked(RTCP_CLEAR).ok_or(short)?;
                 let mut aad = [0; RTCP_CLEAR + 4];
                 aad.iter_mut().zip(clear.iter().chain(&*word)).for_each(|(to, from)| *to = *from);
-                key.open_in_place_separate_tag(nonce, Aad::from(aad), tag, body, 0..)
-                    .map_err(|_| SrtpError::Forged)?;
+                key.open_in_place_separate_tag(nonce, Aad::from(aad), tag, body, 0..).map_err(|_| SrtpError::Forged)?;
                 Ok((len, ssrc, index))
             }
             Cipher::Cm(cm) => {
