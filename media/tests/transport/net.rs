@@ -51,6 +51,9 @@ pub fn accept(now: Instant, role: Role, candidates: &[&str], offer: &str) -> (Tr
     Transport::accept(now, shared(), Accept { role, candidates: &candidates, offer }).unwrap()
 }
 
+/// Says of a datagram whether it is lost.
+pub type Filter = Box<dyn FnMut(&[u8]) -> bool>;
+
 /// Both ends and the network between them.
 pub struct Net {
     pub client: Rtc,
@@ -65,7 +68,7 @@ pub struct Net {
     pub events: Vec<TransportEvent>,
     pub client_events: Vec<Event>,
     /// Drops a datagram of the client.
-    pub drop_from_client: Option<Box<dyn FnMut(&[u8]) -> bool>>,
+    pub drop_from_client: Option<Filter>,
     /// First bytes of everything the server sent.
     pub sent: Vec<(SocketAddr, u8, u8)>,
     client_deadline: Instant,
@@ -188,10 +191,9 @@ impl Net {
     }
 
     pub fn received(&self) -> Vec<&ReceivedRtp> {
-        let rtp = |e| match e {
-            &TransportEvent::Rtp(ref rtp) => Some(rtp),
-            _ => None,
-        };
+        fn rtp(event: &TransportEvent) -> Option<&ReceivedRtp> {
+            if let TransportEvent::Rtp(rtp) = event { Some(rtp) } else { None }
+        }
         self.events.iter().filter_map(rtp).collect()
     }
 }
