@@ -1,7 +1,7 @@
 //! A client and a transport on one virtual network: nothing waits, datagrams arrive at once unless dropped.
 
 use rondo_media::sdp::Answer;
-use rondo_media::transport::{Accept, Output, ReceivedRtp, Role, Shared, Transport, TransportEvent};
+use rondo_media::transport::{Accept, Output, ReceivedRtp, Role, Shared, SrtpKeys, Transport, TransportEvent};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -188,6 +188,12 @@ impl Net {
         let _ = self.client.handle_input(Input::Timeout(at));
         self.drain_client();
         self.drain_server();
+    }
+
+    pub fn keys(&self) -> SrtpKeys {
+        let keys =
+            |e: &TransportEvent| if let TransportEvent::DtlsConnected(keys) = e { Some(keys.clone()) } else { None };
+        self.events.iter().find_map(keys).unwrap()
     }
 
     pub fn received(&self) -> Vec<&ReceivedRtp> {
