@@ -161,7 +161,8 @@ impl Egress {
         self.streams.get(section).is_some_and(|s| s.payload_type(format).is_some())
     }
 
-    /// Stops (`true`) or resumes a section. Video resumes with a key frame, audio at once, both without a hole.
+    /// Stops (`true`) or resumes a section. Video resumes with a key frame, audio at once, both without a hole. A free
+    /// section cannot be paused.
     pub fn pause(&mut self, section: usize, paused: bool) {
         if let Some(stream) = self.streams.get_mut(section) {
             stream.pause(paused);

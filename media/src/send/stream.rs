@@ -158,12 +158,16 @@ impl Stream {
 
     /// See [`super::Egress::pause`].
     pub fn pause(&mut self, paused: bool) {
-        self.forwarding = match (self.forwarding, paused) {
+        let after = match (self.forwarding, paused) {
             (Forwarding::Free, _) => Forwarding::Free,
             (Forwarding::Paused | Forwarding::Waiting | Forwarding::Flowing, true) => Forwarding::Paused,
             (Forwarding::Paused, false) => Forwarding::Waiting,
-            (same @ (Forwarding::Waiting | Forwarding::Flowing), false) => return self.forwarding = same,
+            (same @ (Forwarding::Waiting | Forwarding::Flowing), false) => same,
         };
+        if after == self.forwarding {
+            return;
+        }
+        self.forwarding = after;
         self.numbers.seqs.end();
         self.reporter.restart();
     }
