@@ -153,7 +153,7 @@ impl Local {
 
     /// When the worker must be woken at the latest.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.wheel.borrow_mut().next()
+        self.wheel.borrow_mut().next_deadline()
     }
 
     /// Wakes every actor whose deadline has come. One whose queue is full is tried again a millisecond later.

@@ -9,12 +9,11 @@ use crate::session::SessionMsg;
 use crate::supervisor::{Admitted, SupervisorCounts, SupervisorMsg};
 use crate::worker::wheel::WakeCounts;
 use rondo_media::ids::{Identity, RoomName, SessionId, TransportId};
-use rondo_media::sdp::fragment::Fragment;
-use rondo_media::sdp::{Offer, SdpRefusal};
-use rondo_media::transport::{Accept, Answer, Role, Shared, Transport};
+use rondo_media::sdp::{Answer, Fragment, Offer, SdpRefusal};
+use rondo_media::transport::{Accept, Role, Shared, Transport};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -61,9 +60,7 @@ pub struct WorkerHandle {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A media socket could not be opened.
-    #[error(
-        "cannot bind UDP {addr}: {source}. Is another server using the port? Choose another with media.first_port"
-    )]
+    #[error("cannot bind UDP {addr}: {source}. Is another server using the port? Choose another with media.first_port")]
     Bind {
         /// Which.
         addr: SocketAddr,

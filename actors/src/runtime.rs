@@ -4,7 +4,7 @@ use crate::api::{MediaConfig, NodeConfig};
 use crate::count::WorkerCounters;
 use crate::local::{Host, Local, MakeSession, OnEnd};
 use crate::node::{Inner, StartError, WorkerHandle, WorkerReport};
-use crate::port::{Port, Refused, Reply, Tell};
+use crate::port::{Port, Refused, Reply};
 use crate::room::{Room, RoomMsg, RoomSeed};
 use crate::session::SessionMsg;
 use crate::shell::{Alarm, Ending, Receive, Shell, Woken};
@@ -14,7 +14,7 @@ use crate::worker::ingress::Ingress;
 use crate::worker::outbox::Outbox;
 use crate::worker::pin::spawn_arbiter;
 use crate::worker::socket::{MediaSender, MediaSocket, RecvBatch};
-use crate::worker::wheel::{TimerKey, WakeCounts};
+use crate::worker::wheel::TimerKey;
 use rondo_media::ids::{Random, RoomId};
 use rondo_media::transport::Shared;
 use rondo_media::units::{Deadline, WallClock, Why};
@@ -365,9 +365,14 @@ fn start_supervisor(
         let placer = ActixPlacer { arbiters, ports, counters, supervisor: me };
         Supervisor::new(Box::new(placer), limits, Box::new(SystemRandom), counts)
     };
-    Shell::start(SUPERVISOR_QUEUE, make, |_| Box::new(NoAlarm) as Box<dyn Alarm>, |ending| {
-        tracing::error!(?ending, "supervisor ended; no more joins are possible, restart the server");
-    })
+    Shell::start(
+        SUPERVISOR_QUEUE,
+        make,
+        |_| Box::new(NoAlarm) as Box<dyn Alarm>,
+        |ending| {
+            tracing::error!(?ending, "supervisor ended; no more joins are possible, restart the server");
+        },
+    )
 }
 
 /// Asks a worker again and again whether it lives; one whose thread is gone is given up.

@@ -15,17 +15,6 @@ pub struct AudioLevel {
     pub voice: bool,
 }
 
-/// Where a stream's RTP clock stood at a moment of ours: RTP time `rtp_time` was captured at our instant `at`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamClock {
-    /// Our time of the capture.
-    pub at: Instant,
-    /// RTP timestamp of the capture, at the codec's clock rate.
-    pub rtp_time: u32,
-    /// Taken from a sender report; `false`: only guessed from an arrival.
-    pub synced: bool,
-}
-
 /// One RTP packet of a stream, as received and unprotected.
 #[derive(Debug, Clone)]
 pub struct Packet {

@@ -38,9 +38,9 @@ impl Speakers {
     pub const OFF_AFTER: Duration = Duration::from_millis(500);
     /// Time between two judgements of who is louder.
     pub const ORDER_EVERY: Duration = Duration::from_millis(500);
-    /// The longest packet; a longer gap before a packet was silence.
+    /// The longest packet; a longer gap before a packet was silence, and the packet one of usual length.
     const PACKET_MAX: Duration = Duration::from_millis(120);
-    /// What the first packet of a person counts for.
+    /// The usual length of a packet.
     const PACKET: Duration = Duration::from_millis(20);
     /// −dBov above which nothing is speech, with and without the sender's voice activity detector agreeing.
     const LOUD_VOICE_DBOV: u8 = 60;
@@ -72,7 +72,7 @@ impl Speakers {
         };
         let gap = now.saturating_duration_since(person.last_heard);
         person.last_heard = now;
-        let packet = gap.min(Self::PACKET_MAX);
+        let packet = if gap <= Self::PACKET_MAX { gap } else { Self::PACKET };
         person.speech = person.speech.saturating_sub(gap - packet);
         if !loud {
             person.speech = person.speech.saturating_sub(packet);
@@ -212,6 +212,14 @@ mod tests {
             let from = t0 + ms(cough * 1_000);
             assert_eq!(talk(&mut speakers, from, 240, 4, VOICE), [0; 0]);
             assert_eq!(talk(&mut speakers, from + ms(240), 760, 4, QUIET), [0; 0]);
+        }
+    }
+
+    #[test]
+    fn gaps_without_packets_are_silence_too() {
+        let (t0, mut speakers) = (start(), Speakers::new());
+        for burst in 0..10 {
+            assert_eq!(talk(&mut speakers, t0 + ms(burst * 600), 200, 4, VOICE), [0; 0], "200 ms of 600");
         }
     }
 

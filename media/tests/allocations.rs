@@ -110,7 +110,7 @@ fn forwarding_resending_and_feedback_allocate_nothing_after_warm_up() {
 
 #[test]
 fn a_viewer_of_one_sound_and_one_picture_holds_less_than_100_kib() {
-    let t0 = Instant::now();
+    let t0 = origin();
     let (ours, _) = keys(PROFILES[0]);
     let sections = sections();
     let video: Vec<_> = (0..300).map(|i| batch(t0, i * 10, i == 0)).collect();

@@ -7,7 +7,7 @@ mod support {
 use proptest::prelude::*;
 use rondo_media::packet::Packet;
 use rondo_media::send::{Feedback, Forwarded, RtcpRefused};
-use rondo_media::transport::SrtpProfile;
+use rondo_media::transport::{SectionFormat, SrtpProfile};
 use rondo_media::units::Why;
 use rondo_media::wire::rtcp::{
     Compound, FirEntry, Packet as Rtcp, ReportBlock, SdesKind, TwccWriter, write_bye, write_fir, write_nack, write_pli,
@@ -316,6 +316,32 @@ fn without_a_retransmission_stream_nothing_is_sent_again() {
     assert!(pair.sent.take().is_empty());
 }
 
+/// An old packet sent again under the payload type of a new format would be read as that format.
+#[test]
+fn a_change_of_format_forgets_what_was_sent() {
+    let mut sections = sections();
+    sections[VIDEO].formats.push(SectionFormat { pt: 102, rtx_pt: Some(103), format: H264 });
+    let mut pair = Pair::new(GCM, &sections, 7);
+    let t0 = pair.t0;
+    pair.egress.assign(t0, VIDEO, Some(VP8)).unwrap();
+    forward(&mut pair, &[key_packet(t0, 1, 0)]);
+    let old = pair.receive().0[0].seq;
+    // Another source in the same format: what was lost of the old one can still be repaired.
+    pair.egress.assign(t0, VIDEO, Some(VP8)).unwrap();
+    let ask = |pair: &mut Pair, seq: u16| {
+        let nack = pair.seal(|out| write_nack(out, 1, VIDEO_SSRC, &[seq]));
+        pair.egress.receive_rtcp(t0, &nack, &mut pair.sent, &mut Vec::new()).unwrap();
+        pair.receive().0.iter().map(|p| p.pt).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&mut pair, old), [VP8_RTX_PT]);
+    pair.egress.assign(t0, VIDEO, Some(H264)).unwrap();
+    forward(&mut pair, &[key_packet(t0, 9, 0)]);
+    let (new, _) = pair.receive();
+    assert_eq!((new[0].seq, new[0].pt), (old + 1, 102));
+    assert_eq!(ask(&mut pair, old), []);
+    assert_eq!(ask(&mut pair, old + 1), [103]);
+}
+
 #[test]
 fn feedback_reaches_those_who_act_on_it() {
     let (mut pair, _) = watching(GCM);
@@ -438,7 +464,7 @@ fn the_outgoing_stream_wraps_unnoticed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the viewer sends, sealed with its keys: no panic, and media still flows.
     #[test]

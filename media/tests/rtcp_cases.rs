@@ -60,8 +60,7 @@ fn remb_saturates_and_never_wraps() {
         let expected = case.number("bps").unwrap_or(u64::MAX);
         assert_eq!(remb.bits_per_second, expected, "{name}");
         let ssrcs: Vec<u32> = remb.ssrcs().collect();
-        let expected: &[u32] =
-            if name == "five-ssrcs" { &[0x2233_4455, 1, 2, 3, 4] } else { &[0x2233_4455] };
+        let expected: &[u32] = if name == "five-ssrcs" { &[0x2233_4455, 1, 2, 3, 4] } else { &[0x2233_4455] };
         assert_eq!(ssrcs, expected, "{name}");
         cases += 1;
     }

@@ -14,13 +14,8 @@ fn protections() -> [(&'static str, Protection); 2] {
     let keys = Json::parse(KEYS);
     let with = |profile, salt: &str| {
         let (key, salt) = (keys.bytes("master_key"), keys.bytes(salt));
-        let keys = SrtpKeys {
-            profile,
-            send_key: key.clone(),
-            send_salt: salt.clone(),
-            receive_key: key,
-            receive_salt: salt,
-        };
+        let keys =
+            SrtpKeys { profile, send_key: key.clone(), send_salt: salt.clone(), receive_key: key, receive_salt: salt };
         Protection::new(&keys).unwrap()
     };
     [

@@ -5,13 +5,21 @@ use crate::config::{Config, DEV_KEY, LogFormat};
 use crate::{Running, telemetry};
 use std::fmt::Write;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What may still be under way after draining has this long.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs until a signal.
 pub fn run(config: Config) -> Result<(), Failure> {
     let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
     let telemetry = telemetry::init(&config.telemetry).map_err(failed)?;
-    let done = actix_rt::System::new().block_on(until_signal(config)).map_err(failed);
+    // Never dropped: dropping waits for every blocking thread, and a stuck one must not keep the process alive.
+    let system = ManuallyDrop::new(actix_rt::System::new());
+    let done = system.block_on(until_signal(config)).map_err(failed);
     telemetry.flush();
     done
 }
@@ -27,8 +35,12 @@ async fn until_signal(config: Config) -> anyhow::Result<()> {
     }
     let name = signals.next().await;
     tracing::info!(signal = name, drain_s = config.limits.drain_s, "stopping: no new joins, participants are told");
+    let within = Duration::from_secs(u64::from(config.limits.drain_s)) + STOP_WITHIN;
     tokio::select! {
-        () = running.stop() => tracing::info!("stopped"),
+        stopped = tokio::time::timeout(within, running.stop()) => match stopped {
+            Ok(()) => tracing::info!("stopped"),
+            Err(_) => tracing::error!(within_s = within.as_secs(), "stopped in the middle: not everything ended in time"),
+        },
         name = signals.next() => tracing::warn!(signal = name, "stopped at once by a second signal"),
     }
     Ok(())
@@ -53,8 +65,7 @@ impl Signals {
 
 /// What a person needs to know to use the server that just started.
 fn summary(config: &Config, running: &Running) -> String {
-    let addr = running.addr();
-    let url = format!("http://{addr}");
+    let url = format!("http://{}", reachable(config, running.addr()));
     let workers = running.workers();
     let list = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
     let mut out = String::new();
@@ -87,11 +98,35 @@ fn summary(config: &Config, running: &Running) -> String {
     format!("Rondo {} is running{mode}\n\n{out}", env!("CARGO_PKG_VERSION"))
 }
 
+/// An address that a person can open: the first one told to peers where HTTP listens on all of them.
+fn reachable(config: &Config, addr: SocketAddr) -> SocketAddr {
+    let told = config.advertised().into_iter().find(|ip| ip.is_ipv4() || addr.is_ipv6());
+    match told {
+        Some(ip) if addr.ip().is_unspecified() => SocketAddr::new(ip, addr.port()),
+        _ => addr,
+    }
+}
+
 fn joiners(config: &Config) -> String {
     if config.dev {
         format!("anybody on this machine; tokens are made with the key {:?}", DEV_KEY.0)
     } else {
         let keys: Vec<&str> = config.auth.keys.0.keys().map(String::as_str).collect();
         format!("whoever has a token of {}", keys.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_told_an_address_that_opens() {
+        let mut config = Config::default();
+        config.media.advertise = vec!["2001:db8::1".parse().unwrap(), "203.0.113.9".parse().unwrap()];
+        let told = |addr: &str| reachable(&config, addr.parse().unwrap()).to_string();
+        assert_eq!(told("0.0.0.0:7880"), "203.0.113.9:7880");
+        assert_eq!(told("[::]:7880"), "[2001:db8::1]:7880");
+        assert_eq!(told("127.0.0.1:80"), "127.0.0.1:80");
     }
 }

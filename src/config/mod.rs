@@ -175,7 +175,7 @@ sections! {
         /// "text" for people, "json" for machines. Logs go to standard error.
         log_format: LogFormat = LogFormat::Text, "\"text\" or \"json\"", |_| true;
         /// What is logged, as in RUST_LOG, which wins over it.
-        log_filter: String = "info".to_owned(), "a filter such as \"info\" or \"warn,rondo=debug\"",
+        log_filter: String = "info,actix_server=warn".to_owned(), "a filter such as \"info\" or \"warn,rondo=debug\"",
             |filter| tracing_subscriber::EnvFilter::try_new(filter).is_ok();
         /// Write peers' addresses into logs and traces.
         log_addresses: bool = false, "true or false", |_| true;

@@ -77,11 +77,10 @@ fn serve(req: &HttpRequest, path: &str, found: File) -> HttpResponse {
     let mut response = if same { HttpResponse::NotModified() } else { HttpResponse::Ok() };
     response
         .insert_header((header::ETAG, format!("W/{}", found.etag)))
-        .insert_header((header::CACHE_CONTROL, "no-cache"));
-    if path.ends_with(".html") {
-        response.insert_header((header::CONTENT_SECURITY_POLICY, POLICY));
-        response.insert_header(("Permissions-Policy", PERMISSIONS));
-    }
+        .insert_header((header::CACHE_CONTROL, "no-cache"))
+        // Of scripts too: a worker lives by the policy of its own file.
+        .insert_header((header::CONTENT_SECURITY_POLICY, POLICY))
+        .insert_header(("Permissions-Policy", PERMISSIONS));
     if same {
         return response.finish();
     }

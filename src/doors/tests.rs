@@ -223,6 +223,14 @@ async fn a_guest_ends_what_guests_made_and_administers_nothing() {
     let session = format!("/api/v1/sessions/{}", of_guest.header("rondo-session"));
     assert_eq!(site.ask(TestRequest::delete().uri(&session)).await.status, 401);
     assert_eq!(site.get(&session, None).await.status, 200);
+    let rename = |session: &str| {
+        let request = TestRequest::patch().uri(session);
+        site.send_json(request, None, json!({"name": "Gus"}))
+    };
+    assert_eq!(rename(&session).await.status, 200);
+    let bob = site.token("bob", |_| {});
+    let of_bob = site.post_offer("/whip/r/bob", Some(&bob)).await;
+    assert_eq!(rename(&format!("/api/v1/sessions/{}", of_bob.header("rondo-session"))).await.status, 401);
     assert_eq!(end(&of_guest, None).await.status, 200);
     site.node.stop().await;
 }
@@ -338,6 +346,21 @@ async fn a_refused_join_is_counted_by_its_code_and_a_scrape_from_afar_needs_an_a
     let open = TestRequest::get().uri("/metrics").peer_addr("127.0.0.1:9".parse().unwrap());
     let open = open.insert_header(("Accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"));
     assert!(site.ask(open).await.body.ends_with("# EOF\n"));
+    site.node.stop().await;
+}
+
+#[actix_web::test]
+async fn an_offer_may_hold_only_the_sources_of_its_token() {
+    let site = site!(config(false));
+    let mic = site.token("ann", |v| v.can_publish_sources = vec!["microphone".to_owned()]);
+    let refused = site.post_offer("/whip/r/ann", Some(&mic)).await;
+    assert_eq!((refused.status, refused.code().as_str()), (403, "source_not_allowed"));
+    let both = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+    let camera = site.token("ann", |v| v.can_publish_sources = both(["microphone", "camera"]));
+    assert_eq!(site.post_offer("/whip/r/ann", Some(&camera)).await.status, 201);
+    assert_eq!(site.post_offer("/whip/r/ann?source=screen", Some(&camera)).await.code(), "source_not_allowed");
+    let screen = site.token("ann", |v| v.can_publish_sources = both(["screen_share", "screen_share_audio"]));
+    assert_eq!(site.post_offer("/whip/r/ann?source=screen", Some(&screen)).await.status, 201);
     site.node.stop().await;
 }
 

@@ -79,3 +79,70 @@ pub fn adopt(span: &Span, parent: Option<&Parent>) -> Option<Parent> {
         flags: own.trace_flags().to_u8(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::doors::{Shared, app};
+    use actix_web::test::{TestRequest, call_service, init_service};
+    use opentelemetry_sdk::error::OTelSdkResult;
+    use opentelemetry_sdk::trace::{SpanData, SpanExporter};
+    use rondo_actors::node::Node;
+    use std::net::Ipv4Addr;
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    /// A collector that keeps what it is sent.
+    #[derive(Debug, Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<SpanData>>>);
+
+    impl SpanExporter for Kept {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            self.0.lock().unwrap().extend(batch);
+            Ok(())
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_join_is_one_trace_with_its_phases_under_the_callers_span() {
+        let kept = Kept::default();
+        let traces = Traces(SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build());
+        let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(traces.layer()));
+
+        let mut config = Config::dev();
+        config.media.bind = Ipv4Addr::LOCALHOST.into();
+        (config.media.first_port, config.media.workers, config.media.pin) = (0, Some(1), false);
+        let (node, _) = Node::start(config.node()).await.unwrap();
+        let site = init_service(app(actix_web::web::Data::new(Shared::new(node.clone(), &config)))).await;
+        let request = TestRequest::post()
+            .uri("/whip/r/ann")
+            .insert_header(("Content-Type", "application/sdp"))
+            .insert_header(("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
+            .set_payload(include_str!("../../tests/cases/http-04/offer.sdp"));
+        let answer = call_service(&site, request.to_request()).await;
+        assert_eq!(answer.status(), 201);
+        let told = answer.headers().get("traceresponse").unwrap().to_str().unwrap().to_owned();
+        drop(answer);
+        node.stop().await;
+
+        let spans = kept.0.lock().unwrap();
+        let named = |name: &str| {
+            let names: Vec<_> = spans.iter().map(|span| &span.name).collect();
+            spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no {name} in {names:?}"))
+        };
+        let (http, join) = (named("http_request"), named("join"));
+        assert_eq!(http.parent_span_id.to_string(), "00f067aa0ba902b7");
+        let (trace, span) = (http.span_context.trace_id(), http.span_context.span_id());
+        assert_eq!(told, format!("00-{trace}-{span}-01"));
+        assert_eq!(trace.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(join.parent_span_id, span);
+        for phase in ["token", "sdp"] {
+            assert_eq!(named(phase).parent_span_id, join.span_context.span_id(), "{phase}");
+        }
+        for (key, prefix) in [("room", "r"), ("identity", "ann"), ("session", "PA_"), ("transport", "TP_")] {
+            let value = join.attributes.iter().find(|kv| kv.key.as_str() == key).unwrap().value.to_string();
+            assert!(value.starts_with(prefix), "{key}: {value}");
+        }
+    }
+}

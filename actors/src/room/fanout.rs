@@ -47,7 +47,8 @@ impl Room {
     pub(super) fn judge_speakers(&mut self, now: Instant) {
         self.speakers.tick(now);
         let members = &self.members;
-        let current = || self.speakers.speaking().iter().filter_map(|n| members.iter().find(|m| m.number as usize == *n));
+        let current =
+            || self.speakers.speaking().iter().filter_map(|n| members.iter().find(|m| m.number as usize == *n));
         if current().map(|m| &m.identity).eq(self.speaking.iter()) {
             return;
         }

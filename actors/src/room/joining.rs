@@ -76,7 +76,7 @@ impl Room {
         self.supervisor.post(now, SupervisorMsg::TransportAdded { room: self.seed.id, transport: id, info });
         let told = self.section_events(id, &role);
         let Some(member) = self.member_mut(session) else { return };
-        let attachment = Attachment { id, door, guest, role, ending: false };
+        let attachment = Attachment { id, door, role, ending: false };
         let place = usize::from(index);
         if member.transports.len() <= place {
             member.transports.resize_with(place + 1, || None);
@@ -245,7 +245,13 @@ impl Room {
             assigned[section] = Some((*key, track.muted));
             msids.push((section, track.identity.to_string(), track_text(track.id)));
             let section = section as u16;
-            track.subscribers.push(Subscriber { session, port: port.clone(), transport: index, section, paused: false });
+            track.subscribers.push(Subscriber {
+                session,
+                port: port.clone(),
+                transport: index,
+                section,
+                paused: false,
+            });
         }
         let mids = offered.iter().map(|s| s.mid.clone()).collect();
         (Role::Play { only, sections, mids, missing }, AddRole::Play(assigned), msids)

@@ -30,7 +30,6 @@ pub struct Member {
 pub struct Attachment {
     pub id: TransportId,
     pub door: Door,
-    pub guest: bool,
     pub role: Role,
     /// Told to end; the session has not confirmed yet.
     pub ending: bool,
@@ -144,12 +143,7 @@ impl Room {
             Some(section) => {
                 let (port, section) = (member.port.port().clone(), section as u16);
                 track.subscribers.push(Subscriber { session, port, transport: index, section, paused: false });
-                let assign = SessionMsg::Assign {
-                    transport: index,
-                    section,
-                    track: Some(key),
-                    paused: track.muted,
-                };
+                let assign = SessionMsg::Assign { transport: index, section, track: Some(key), paused: track.muted };
                 member.port.post(now, assign);
                 RoomEvent::SectionAssigned(crate::api::SectionAssignment {
                     transport,

@@ -172,7 +172,13 @@ pub struct Room {
 
 impl Room {
     /// A room that nobody has entered yet.
-    pub fn new(now: Instant, seed: RoomSeed, local: Rc<Local>, me: Port<RoomMsg>, supervisor: Port<SupervisorMsg>) -> Self {
+    pub fn new(
+        now: Instant,
+        seed: RoomSeed,
+        local: Rc<Local>,
+        me: Port<RoomMsg>,
+        supervisor: Port<SupervisorMsg>,
+    ) -> Self {
         let kind = seed.kind;
         tracing::info!(room = %seed.name, id = %seed.id, kind = kind.label(), worker = local.worker, "room opened");
         Self {
@@ -225,7 +231,8 @@ impl Room {
         if self.seed.settings.kind.is_some() || self.kind != RoomKind::Call {
             return;
         }
-        let publishing = self.members.iter().filter(|m| self.tracks.values().any(|t| t.session == m.session && t.started())).count();
+        let publishing =
+            self.members.iter().filter(|m| self.tracks.values().any(|t| t.session == m.session && t.started())).count();
         if publishing > 2 {
             self.kind = RoomKind::Conference;
             self.supervisor.post(now, SupervisorMsg::KindChanged { room: self.seed.id, kind: self.kind });

@@ -126,15 +126,7 @@ pub struct Session {
 impl Session {
     /// A session without transports yet.
     pub fn new(id: SessionId, slot: u32, local: Rc<Local>, room: Port<RoomMsg>) -> Self {
-        Self {
-            id,
-            slot,
-            local,
-            room: Post::new(room),
-            peers: Vec::new(),
-            state: SessionState::Joining,
-            closing: false,
-        }
+        Self { id, slot, local, room: Post::new(room), peers: Vec::new(), state: SessionState::Joining, closing: false }
     }
 
     fn add(&mut self, now: Instant, add: AddTransport) {
@@ -143,9 +135,15 @@ impl Session {
             self.peers.resize_with(index + 1, || None);
         }
         let route = peer::route(self.slot, add.index);
-        self.local.demux.borrow_mut().add(add.transport.local_ufrag(), route);
+        let added = self.local.demux.borrow_mut().add(add.transport.local_ufrag(), route);
         self.peers[index] = Some(Peer::new(now, &self.local, add));
-        self.settle(now, index);
+        match added {
+            Ok(()) => self.settle(now, index),
+            Err(refused) => {
+                tracing::warn!(%refused, "a transport cannot be reached and ends");
+                self.end(now, index, LeaveReason::ServerError);
+            }
+        }
     }
 
     fn datagrams(&mut self, now: Instant, datagrams: Vec<Datagram>) {
@@ -278,7 +276,10 @@ impl Receive for Session {
     fn deadline(&self) -> Option<Deadline> {
         let retry = self.room.deadline().map(|at| Deadline { at, why: Why::Restart });
         let limits = &self.local.limits;
-        self.peers.iter().flatten().fold(retry, |soonest, peer| Deadline::earlier(soonest, peer.deadline(limits, self.state)))
+        self.peers
+            .iter()
+            .flatten()
+            .fold(retry, |soonest, peer| Deadline::earlier(soonest, peer.deadline(limits, self.state)))
     }
 
     fn finished(&self) -> bool {

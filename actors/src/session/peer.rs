@@ -210,7 +210,10 @@ impl Peer {
                 let next = match &mut self.role {
                     Role::Publish(_) => "first_packet",
                     Role::Play(play) => {
-                        play.connected(now, local, self.transport.sections(), &keys, &self.id);
+                        let Ok(protection) = self.transport.protection(&keys) else {
+                            return Some(LeaveReason::DtlsFailed);
+                        };
+                        play.connected(local, self.transport.sections(), protection, &self.id);
                         "first_frame_sent"
                     }
                 };

@@ -9,9 +9,8 @@ use crate::room::RoomMsg;
 use rondo_media::codec::Format;
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
-use rondo_media::send::egress::{Egress, EgressConfig, Feedback};
-use rondo_media::send::srtp::Protection;
-use rondo_media::transport::{Section, SrtpKeys};
+use rondo_media::send::{Egress, EgressConfig, Feedback, Protection};
+use rondo_media::transport::Section;
 use rondo_media::units::Deadline;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -48,21 +47,12 @@ impl Playing {
     }
 
     /// DTLS is up: from now on packets can be protected.
-    pub fn connected(
-        &mut self,
-        now: Instant,
-        local: &Local,
-        sections: &[Section],
-        protection: &SrtpKeys,
-        id: &TransportId,
-    ) {
+    pub fn connected(&mut self, local: &Local, sections: &[Section], protection: Protection, id: &TransportId) {
         let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: RTX_PACKETS };
-        let Ok(protection) = Protection::new(protection) else { return };
         let mut egress = local.with_random(|random| Egress::new(protection, sections, config, random));
         for (index, section) in self.sections.iter().enumerate() {
             egress.pause(index, section.paused);
         }
-        let _ = now;
         self.egress = Some(egress);
     }
 
@@ -186,9 +176,9 @@ impl Playing {
         stats.bytes_sent = counted.bytes;
         stats.retransmissions_sent = counted.rtx;
         stats.retransmissions_missed = counted.rtx_missed;
-        stats.peer_loss = counted.loss;
+        stats.peer_loss = Some(counted.loss);
         stats.rtt_ms = counted.rtt.map(|rtt| rtt.as_secs_f32() * 1_000.0);
-        stats.jitter_ms = counted.jitter.map(|jitter| jitter.as_secs_f32() * 1_000.0);
+        stats.jitter_ms = Some(counted.jitter.as_secs_f32() * 1_000.0);
     }
 }
 

@@ -6,8 +6,9 @@
 //! one goes to whoever asked last. Memory is bounded by the transports: at most `ADDRESSES_MAX` addresses
 //! and `UFRAGS_MAX` ufrags each; nothing is kept of datagrams that belong to nobody.
 
-use self::wire::{Class, classify, local_ufrag};
 use super::hash::Keyed;
+use rondo_media::wire::rtp::{Class, classify};
+use rondo_media::wire::stun::local_ufrag;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -255,58 +256,6 @@ pub fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::new(v4.into(), addr.port()),
         IpAddr::V6(_) => addr,
-    }
-}
-
-/// A stand-in of the same shape as `rondo_media::wire::{rtp::classify, stun::local_ufrag}`, until those are there.
-mod wire {
-    /// Which protocol a datagram belongs to (RFC 7983 §7).
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Class {
-        Stun,
-        Dtls,
-        Rtp,
-        Rtcp,
-        Unknown,
-    }
-
-    pub fn classify(datagram: &[u8]) -> Class {
-        match datagram {
-            [0..=3, ..] => Class::Stun,
-            [20..=63, ..] => Class::Dtls,
-            [128..=191, 192..=223, ..] => Class::Rtcp,
-            [128..=191, _, ..] => Class::Rtp,
-            _ => Class::Unknown,
-        }
-    }
-
-    /// Not a binding request that can be read.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct StunRefusal;
-
-    const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
-    const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
-    const HEADER_BYTES: usize = 20;
-    const USERNAME: u16 = 0x0006;
-
-    /// Our half of the USERNAME (`ours:theirs`, RFC 8445 §7.2.2) of a binding request (RFC 8489 §5, §14.3).
-    pub fn local_ufrag(message: &[u8]) -> Result<&str, StunRefusal> {
-        let (header, mut attributes) = message.split_first_chunk::<HEADER_BYTES>().ok_or(StunRefusal)?;
-        let [t0, t1, l0, l1, c0, c1, c2, c3, ..] = *header;
-        let length = usize::from(u16::from_be_bytes([l0, l1]));
-        if [t0, t1] != BINDING_REQUEST || [c0, c1, c2, c3] != MAGIC_COOKIE || length != attributes.len() {
-            return Err(StunRefusal);
-        }
-        while let Some((&[k0, k1, l0, l1], rest)) = attributes.split_first_chunk::<4>() {
-            let length = usize::from(u16::from_be_bytes([l0, l1]));
-            let value = rest.get(..length).ok_or(StunRefusal)?;
-            if u16::from_be_bytes([k0, k1]) == USERNAME {
-                let username = std::str::from_utf8(value).map_err(|_| StunRefusal)?;
-                return username.split_once(':').map(|(ours, _)| ours).ok_or(StunRefusal);
-            }
-            attributes = rest.get(length.next_multiple_of(4)..).ok_or(StunRefusal)?;
-        }
-        Err(StunRefusal)
     }
 }
 

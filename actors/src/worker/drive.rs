@@ -25,7 +25,7 @@ use tokio::time::Sleep;
 /// What the loop drives. No method may wait; each is called while the core is borrowed, so it may tell actors
 /// (they run later) but not call what borrows the core again.
 pub trait Core {
-    /// When the next deadline comes ([`TimerWheel::next`](super::wheel::TimerWheel::next)).
+    /// When the next deadline comes ([`TimerWheel::next_deadline`](super::wheel::TimerWheel::next_deadline)).
     fn next_deadline(&mut self) -> Option<Instant>;
     /// Acts on the deadlines that have come, and lists them in `due`, which is empty before.
     fn expire(&mut self, now: Instant, due: &mut Vec<(TimerKey, Why)>);
@@ -158,7 +158,7 @@ impl<C: Core, S: Source> Loop<C, S> {
         mut alarm: Pin<&mut Sleep>,
         wake: &Wake,
     ) -> Woken<'a> {
-        let deadline = self.core.borrow_mut().wheel().next_deadline();
+        let deadline = self.core.borrow_mut().next_deadline();
         let pause = self.trouble.pause_until;
         let until = match (deadline, pause) {
             (Some(deadline), Some(pause)) => Some(deadline.min(pause)),

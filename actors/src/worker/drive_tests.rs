@@ -26,7 +26,7 @@ struct Echo {
 
 impl Core for Echo {
     fn next_deadline(&mut self) -> Option<Instant> {
-        self.wheel.next()
+        self.wheel.next_deadline()
     }
     fn expire(&mut self, now: Instant, due: &mut Vec<(TimerKey, Why)>) {
         self.wheel.expire(now, due);

@@ -14,7 +14,13 @@ fn lan() -> Link {
     Link { delay: ms(1), ..Link::default() }
 }
 
-fn publisher(sim: &mut Sim<Plain>, shared: &Shared, room: &str, identity: &str, n: u8) -> (usize, rondo_actors::api::Joined) {
+fn publisher(
+    sim: &mut Sim<Plain>,
+    shared: &Shared,
+    room: &str,
+    identity: &str,
+    n: u8,
+) -> (usize, rondo_actors::api::Joined) {
     let joined = enter(sim, shared, publish(room, identity, Plain::offer_to_publish())).expect("let in");
     let (now, server) = (sim.now(), sim.server(0));
     let mut client = Plain::new(n, now);
@@ -22,7 +28,14 @@ fn publisher(sim: &mut Sim<Plain>, shared: &Shared, room: &str, identity: &str, 
     (sim.connect(client, lan(), lan()), joined)
 }
 
-fn player(sim: &mut Sim<Plain>, shared: &Shared, room: &str, identity: &str, n: u8, pairs: usize) -> (usize, rondo_actors::api::Joined) {
+fn player(
+    sim: &mut Sim<Plain>,
+    shared: &Shared,
+    room: &str,
+    identity: &str,
+    n: u8,
+    pairs: usize,
+) -> (usize, rondo_actors::api::Joined) {
     let joined = enter(sim, shared, play(room, identity, Plain::offer_to_play(pairs))).expect("let in");
     let mut client = Plain::new(n, sim.now());
     client.play(sim.server(0), &joined.answer);
@@ -72,7 +85,9 @@ fn sim_a_peer_that_vanishes_is_disconnected_then_gone_with_its_tracks() {
     while let Ok(numbered) = events.try_recv() {
         match &*numbered.event {
             RoomEvent::StreamState { state, .. } => names.push(format!("state {}", state.label())),
-            RoomEvent::TrackUnpublished { track, reason, .. } => names.push(format!("{} {reason}", track.source.label())),
+            RoomEvent::TrackUnpublished { track, reason, .. } => {
+                names.push(format!("{} {reason}", track.source.label()))
+            }
             RoomEvent::ParticipantLeft { reason, session, .. } => {
                 assert_eq!(*session, joined.session);
                 names.push(format!("left {reason}"));
@@ -99,8 +114,7 @@ fn sim_a_second_publisher_of_the_same_source_takes_the_firsts_place_in_the_same_
     assert_eq!(old.map(|_| ()), Err(Refusal::TransportEnded(first.transport, LeaveReason::Replaced)));
     sim.run(secs(1));
     // One pair of sections: both lives of ann's tracks came through it.
-    let whos: Vec<Vec<u32>> =
-        sim.client(bob).incoming.values().map(|s| s.numbers.keys().copied().collect()).collect();
+    let whos: Vec<Vec<u32>> = sim.client(bob).incoming.values().map(|s| s.numbers.keys().copied().collect()).collect();
     assert_eq!(whos.len(), 2);
     for (who, stream) in whos.iter().zip(sim.client(bob).incoming.values()) {
         assert_eq!(who.len(), 2, "first and second life");

@@ -153,10 +153,9 @@ impl Plain {
             let fid = section.lines().find_map(|l| l.strip_prefix("a=ssrc-group:FID "));
             let ssrcs: Vec<u32> = match fid {
                 Some(pair) => pair.split(' ').filter_map(|s| s.parse().ok()).collect(),
-                None => section
-                    .lines()
-                    .filter_map(|l| l.strip_prefix("a=ssrc:")?.split(' ').next()?.parse().ok())
-                    .collect(),
+                None => {
+                    section.lines().filter_map(|l| l.strip_prefix("a=ssrc:")?.split(' ').next()?.parse().ok()).collect()
+                }
             };
             if let Some(ssrc) = ssrcs.first() {
                 let rtx_ssrc = fid.and(ssrcs.get(1).copied());

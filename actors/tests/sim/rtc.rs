@@ -4,6 +4,7 @@ use rondo_actors::sim::Client;
 use rondo_media::transport::{NoCrypto, Shared};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpPendingOffer};
 use str0m::format::Codec;
@@ -90,7 +91,8 @@ impl RtcPeer {
         for (mid, video, next, seq, number) in &mut self.sending {
             *next = (*next).max(started);
             while *next <= now {
-                let (every, packets) = if *video { (Duration::from_millis(33), 3) } else { (Duration::from_millis(20), 1) };
+                let (every, packets) =
+                    if *video { (Duration::from_millis(33), 3) } else { (Duration::from_millis(20), 1) };
                 let since = next.duration_since(started);
                 let hz = if *video { 90_000 } else { 48_000 };
                 let rtp_time = (since.as_micros() as u64 * hz / 1_000_000) as u32;
@@ -113,9 +115,10 @@ impl RtcPeer {
                     payload.extend(number.to_be_bytes());
                     let mut api = self.rtc.direct_api();
                     let Some(tx) = api.stream_tx_by_mid(*mid, None) else { break };
-                    let ext = ExtensionValues { audio_level: Some(-20), voice_activity: Some(true), ..Default::default() };
+                    let ext =
+                        ExtensionValues { audio_level: Some(-20), voice_activity: Some(true), ..Default::default() };
                     tx.write_rtp(
-                        RtpWrite::new(pt, (*seq).into(), rtp_time, *next, payload.into())
+                        RtpWrite::new(pt, (*seq).into(), rtp_time, *next, Arc::<[u8]>::from(payload))
                             .marker(*video && n + 1 == packets)
                             .ext_vals(ext)
                             .nackable(*video),

@@ -148,22 +148,27 @@ impl StreamTiming {
     /// A packet with this RTP time arrived, and `report` is the newest sender report of its stream (NTP time, RTP
     /// time); the same one may be given again and again.
     pub fn observe(&mut self, now: Instant, rtp_time: u32, report: Option<(u64, u32)>, transport: &mut TransportClock) {
-        self.observe_arrival(now, rtp_time);
+        let jumped = self.observe_arrival(now, rtp_time);
+        if jumped && self.clock(transport).is_some_and(|clock| clock.synced && !self.plausible(now, rtp_time, clock)) {
+            // Numbers that began anew have nothing to do with the old report; after a mere freeze they have.
+            self.report = None;
+        }
         if report.is_some() && report != self.last_report {
             self.last_report = report;
             self.observe_report(now, rtp_time, report, transport);
         }
     }
 
-    fn observe_arrival(&mut self, now: Instant, rtp_time: u32) {
+    /// `true`: the packet is not where earlier ones put it.
+    fn observe_arrival(&mut self, now: Instant, rtp_time: u32) -> bool {
         let here = StreamClock { at: now, rtp_time, synced: false };
         let Some(arrival) = self.arrival else {
             self.arrival = Some(here);
-            return;
+            return false;
         };
         let Some(expected) = arrival.instant_of(rtp_time, self.clock_hz) else {
             self.arrival = Some(here);
-            return;
+            return true;
         };
         // The packet with the least delay says best when the time line began. A new anchor also comes long before
         // the distance reaches 2^31 ticks.
@@ -174,10 +179,7 @@ impl StreamTiming {
         } else if rtp_time.wrapping_sub(arrival.rtp_time).cast_signed() > 1 << 30 {
             self.arrival = Some(StreamClock { at: expected, rtp_time, synced: false });
         }
-        if jumped {
-            // Numbers that began anew have nothing to do with the old report.
-            self.report = None;
-        }
+        jumped
     }
 
     fn observe_report(
@@ -190,12 +192,14 @@ impl StreamTiming {
         let Some((ntp, report_rtp_time)) = report else { return };
         let Some(at) = transport.observe(now, ntp) else { return };
         let clock = StreamClock { at, rtp_time: report_rtp_time, synced: true };
-        let plausible = clock
-            .instant_of(rtp_time, self.clock_hz)
-            .is_some_and(|captured| difference_ns(now, captured).unsigned_abs() <= Self::PLAUSIBLE.as_nanos() as u64);
-        if plausible {
+        if self.plausible(now, rtp_time, clock) {
             self.report = Some(Report { ntp, rtp_time: report_rtp_time, epoch: transport.epoch, at });
         }
+    }
+
+    fn plausible(&self, now: Instant, rtp_time: u32, clock: StreamClock) -> bool {
+        let captured = clock.instant_of(rtp_time, self.clock_hz);
+        captured.is_some_and(|at| difference_ns(now, at).unsigned_abs() <= Self::PLAUSIBLE.as_nanos() as u64)
     }
 
     /// What is known now; `None` before the first packet. `transport`: the clock that [`Self::observe`] was given.
@@ -330,6 +334,45 @@ mod tests {
         check(&transport, &audio, &video, 3_000);
         audio.observe(t0 + ms(4_000), 192_000, Some((ntp(4_000 + step_ms), 192_000)), &mut transport);
         check(&transport, &audio, &video, 4_000);
+    }
+
+    #[test]
+    fn a_delayed_report_is_no_step() {
+        let (t0, mut transport) = (start(), TransportClock::new());
+        let (mut audio, mut video) = (StreamTiming::new(48_000), StreamTiming::new(90_000));
+        audio.observe(t0, 0, Some((ntp(0), 0)), &mut transport);
+        video.observe(t0, 0, Some((ntp(0), 0)), &mut transport);
+        audio.observe(t0 + ms(2_600), 48_000, Some((ntp(1_000), 48_000)), &mut transport);
+        video.observe(t0 + ms(3_000), 270_000, Some((ntp(3_000), 270_000)), &mut transport);
+        let (a, v) = (audio.clock(&transport).unwrap(), video.clock(&transport).unwrap());
+        assert!(skew_us(a, v, 144_000, 270_000).abs() < 1_000);
+        assert!(difference_ns(v.at, t0 + ms(3_000)).abs() < 1_000_000);
+    }
+
+    #[test]
+    fn a_step_leaves_a_stream_without_a_new_report_where_it_was() {
+        let (t0, mut transport) = (start(), TransportClock::new());
+        let (mut audio, mut video) = (StreamTiming::new(48_000), StreamTiming::new(90_000));
+        audio.observe(t0, 0, Some((ntp(0), 0)), &mut transport);
+        video.observe(t0 + ms(200), 0, Some((ntp(0), 0)), &mut transport);
+        for at_ms in [1_000, 2_000] {
+            let rtp_time = u32::try_from(at_ms * 48).unwrap();
+            audio.observe(t0 + ms(at_ms), rtp_time, Some((ntp(at_ms + 3_600_000), rtp_time)), &mut transport);
+        }
+        let video = video.clock(&transport).unwrap();
+        assert!(video.synced && difference_ns(video.at, t0).abs() < 1_000_000, "{:?}", video.at - t0);
+    }
+
+    #[test]
+    fn a_freeze_keeps_the_report_and_restarted_numbers_lose_it() {
+        let (t0, mut transport, mut video) = (start(), TransportClock::new(), StreamTiming::new(90_000));
+        let report = Some((ntp(0), 0));
+        video.observe(t0, 0, report, &mut transport);
+        video.observe(t0 + ms(3_100), 9_000, report, &mut transport);
+        assert_eq!(video.clock(&transport), Some(StreamClock { at: t0, rtp_time: 0, synced: true }));
+        video.observe(t0 + ms(3_200), 1 << 30, report, &mut transport);
+        let anew = StreamClock { at: t0 + ms(3_200), rtp_time: 1 << 30, synced: false };
+        assert_eq!(video.clock(&transport), Some(anew));
     }
 
     #[test]

@@ -274,6 +274,19 @@ mod tests {
     }
 
     #[test]
+    fn the_oldest_holes_are_given_up_first_and_a_chasm_at_once() {
+        let (t0, mut nack) = (start(), NackGenerator::new());
+        [0, 1_001, 1_502].into_iter().for_each(|seq| nack.observe(t0, seq));
+        // 1,000 and 500 are missing, 1,024 are kept: 476 go.
+        let out = asked(&mut nack, t0 + ms(5));
+        assert_eq!((out.len(), out.first(), out.last()), (1_024, Some(&477), Some(&1_501)));
+        nack.observe(t0, 1_503 + 1_024);
+        assert_eq!(nack.open(), 1_024);
+        nack.observe(t0, 1_503 + 1_024 + 1_026);
+        assert_eq!(nack.open(), 0);
+    }
+
+    #[test]
     fn dtx_with_contiguous_numbers_is_no_loss() {
         let (t0, mut nack, mut loss) = (start(), NackGenerator::new(), LossCount::default());
         for n in 0..50u64 {

@@ -382,6 +382,21 @@ mod tests {
     }
 
     #[test]
+    fn repairs_and_padding_are_no_jitter_and_move_no_clock() {
+        let mut rig = Rig::new(Codec::Vp8);
+        for frame in 0..20u32 {
+            let (at, seq, rtp_time) = (u64::from(frame) * 40_000, 10 + u64::from(frame) * 3, frame * 3_600);
+            rig.video(at, seq + 1, rtp_time, true);
+            // Padding and the repaired first packet come 30 ms after, with the times of this and the last frame.
+            rig.padding(at + 30_000, seq + 2, rtp_time.wrapping_sub(90_000));
+            rig.video(at + 30_000, seq, rtp_time.wrapping_sub(3_600), false);
+        }
+        assert_eq!(rig.stream.stats().jitter_ms, 0);
+        let clock = rig.stream.clock(&rig.transport).unwrap();
+        assert_eq!(clock, StreamClock { at: rig.t0, rtp_time: 0, synced: false });
+    }
+
+    #[test]
     fn the_payload_is_shared_and_never_copied() {
         let mut rig = Rig::new(Codec::Vp8);
         let packet = rtp(Codec::Vp8, 1, 90, true, &VP8_KEY);

@@ -135,12 +135,7 @@ pub struct Egress {
 impl Egress {
     /// `sections`: all of the transport's, in order; indices elsewhere are into them. Sequence numbers begin below
     /// 2^15 and RTP clocks anywhere, at random.
-    pub fn new(
-        protection: Protection,
-        sections: &[Section],
-        config: EgressConfig,
-        random: &mut dyn Random,
-    ) -> Self {
+    pub fn new(protection: Protection, sections: &[Section], config: EgressConfig, random: &mut dyn Random) -> Self {
         let EgressConfig { cname, wall, rtx_packets } = config;
         let streams = sections.iter().map(|section| Stream::new(section, rtx_packets, random)).collect();
         let (twcc, counts) = (TwccHistory::default(), Counts::default());
@@ -166,7 +161,8 @@ impl Egress {
         self.streams.get(section).is_some_and(|s| s.payload_type(format).is_some())
     }
 
-    /// Stops (`true`) or resumes a section. Video resumes with a key frame, audio at once, both without a hole.
+    /// Stops (`true`) or resumes a section. Video resumes with a key frame, audio at once, both without a hole. A free
+    /// section cannot be paused.
     pub fn pause(&mut self, section: usize, paused: bool) {
         if let Some(stream) = self.streams.get_mut(section) {
             stream.pause(paused);
@@ -260,11 +256,13 @@ impl Egress {
                 }
             }
             Rtcp::Twcc(twcc) => self.link.twcc.receive(&twcc),
-            Rtcp::Remb(remb) => feedback.push(Feedback::Remb { bits_per_second: remb.bits_per_second }),
+            Rtcp::Remb(remb) => {
+                push_once(feedback, before, Feedback::Remb { bits_per_second: remb.bits_per_second });
+            }
             Rtcp::Bye(bye) => {
                 for ssrc in bye.ssrcs() {
                     let left = self.streams.iter().enumerate().filter(|(_, s)| s.is_reported_by(ssrc));
-                    feedback.extend(left.map(|(section, _)| Feedback::Bye { section }));
+                    left.for_each(|(section, _)| push_once(feedback, before, Feedback::Bye { section }));
                 }
             }
             Rtcp::Sdes(_) | Rtcp::App | Rtcp::Other { .. } => {}
@@ -288,10 +286,7 @@ impl Egress {
             return;
         }
         self.link.counts.plis += 1;
-        let wanted = Feedback::KeyFrameWanted { section };
-        if !feedback.iter().skip(before).any(|f| *f == wanted) {
-            feedback.push(wanted);
-        }
+        push_once(feedback, before, Feedback::KeyFrameWanted { section });
     }
 
     /// Sends the sender reports that are due.
@@ -345,5 +340,12 @@ impl Egress {
             twcc_lost: twcc.lost,
             plis: counts.plis,
         }
+    }
+}
+
+/// Adds what is not yet among the feedback from `before` on: a datagram that repeats itself says it once.
+fn push_once(feedback: &mut Vec<Feedback>, before: usize, item: Feedback) {
+    if !feedback.iter().skip(before).any(|f| *f == item) {
+        feedback.push(item);
     }
 }

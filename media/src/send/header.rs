@@ -194,8 +194,7 @@ mod tests {
     fn two_bytes_only_where_needed() {
         let wide = ExtensionIds { mid: Some(15), ..ALL };
         let audio = written(&section(Kind::Audio, "0", wide, true), &FIELDS);
-        let elements =
-            [0x10, 0, 0, 4, 2, 3, 0xab, 0xcd, 0xef, 3, 2, 7, 8, 1, 1, 0x9e, 15, 1, b'0', 0];
+        let elements = [0x10, 0, 0, 4, 2, 3, 0xab, 0xcd, 0xef, 3, 2, 7, 8, 1, 1, 0x9e, 15, 1, b'0', 0];
         assert_eq!(audio[12..], elements);
         let long = "m".repeat(255);
         let audio = written(&section(Kind::Audio, &long, ALL, true), &FIELDS);

@@ -23,3 +23,10 @@ pub trait PacketSink {
     /// The datagram that begins at `start` in the buffer is complete.
     fn finish(&mut self, start: usize);
 }
+
+/// Where virtual time begins in tests.
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise; only distances to it matter")]
+fn origin() -> std::time::Instant {
+    std::time::Instant::now()
+}

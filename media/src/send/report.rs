@@ -99,7 +99,7 @@ impl Reception {
         let middle = (wall.ntp(now) >> 16) as u32;
         // In 1/65,536 s. A peer that rounds may come out below zero: then the round trip is shorter than its error.
         let rtt = middle.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr) as i32;
-        let rtt = Duration::from_nanos(u64::from(rtt.max(0).unsigned_abs()) * 1_000_000_000 >> 16);
+        let rtt = Duration::from_nanos((u64::from(rtt.max(0).unsigned_abs()) * 1_000_000_000) >> 16);
         let rtt = (block.last_sr != 0 && rtt <= RTT_MAX).then_some(rtt);
         Self { fraction_lost: block.fraction_lost, jitter, rtt }
     }
@@ -107,6 +107,7 @@ impl Reception {
 
 #[cfg(test)]
 mod tests {
+    use super::super::origin;
     use super::*;
 
     fn wall(at: Instant) -> WallClock {
@@ -116,7 +117,7 @@ mod tests {
     /// The example of RFC 3550 §6.4.1, figure 2: A = 0xb710:8000, DLSR = 0x0005:4000, LSR = 0xb705:2000 give 6.125 s.
     #[test]
     fn the_round_trip_of_rfc_3550_figure_2() {
-        let t0 = Instant::now();
+        let t0 = origin();
         // The NTP time whose middle is 0xb7108000: 0xb710 whole seconds of the low 16 bits, and a half.
         let ntp_seconds = 0x1_0000 * 50_000 + 0xb710u64;
         let wall = WallClock::new(t0, Duration::from_millis((ntp_seconds - 2_208_988_800) * 1_000 + 500));
@@ -141,7 +142,7 @@ mod tests {
     /// A picture and a sound captured at the same moment have the same NTP time in what is sent, whatever their clocks.
     #[test]
     fn sound_and_picture_keep_the_skew_of_the_source() {
-        let t0 = Instant::now();
+        let t0 = origin();
         let ms = |ms| t0 + Duration::from_millis(ms);
         let wall = wall(t0);
         let (sound_hz, picture_hz) = (48_000, 90_000);
@@ -160,14 +161,15 @@ mod tests {
             sr.ntp as f64 / 2f64.powi(32) + ahead - 2_208_988_800.0 - 1_700_000_000.0
         };
         let sound_at = captured(sound, (1_000u32 + 10_080).wrapping_add(sound_offset), sound_hz);
-        let picture_at = captured(picture, 0xffff_fff0u32.wrapping_add(13_500).wrapping_add(picture_offset), picture_hz);
+        let picture_at =
+            captured(picture, 0xffff_fff0u32.wrapping_add(13_500).wrapping_add(picture_offset), picture_hz);
         assert!((sound_at - 0.250).abs() < 0.000_1, "{sound_at}");
         assert!((picture_at - 0.250).abs() < 0.000_1, "{picture_at}");
     }
 
     #[test]
     fn at_once_then_each_second_then_every_five_and_never_in_silence() {
-        let t0 = Instant::now();
+        let t0 = origin();
         let wall = wall(t0);
         let clock = StreamClock { at: t0, rtp_time: 0, synced: false };
         let mut reporter = Reporter::default();

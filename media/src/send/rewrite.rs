@@ -235,16 +235,24 @@ impl TimeRewriter {
         rtp_time.wrapping_add(self.offset)
     }
 
-    /// Remembers the packet that a later source goes on from.
+    /// Remembers the packet that a later source goes on from: the newest in RTP time.
     pub fn sent(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
         let captured = instant_of(clock, rtp_time, clock_hz);
-        self.last = Some(Sent { rtp_time: self.rewrite(rtp_time), captured, sent: now });
+        let rtp_time = self.rewrite(rtp_time);
+        if !self.last.is_some_and(|last| is_later(last.rtp_time, rtp_time)) {
+            self.last = Some(Sent { rtp_time, captured, sent: now });
+        }
     }
 }
 
 /// `duration` on an RTP clock, modulo 2^32.
 pub(super) fn ticks(duration: Duration, clock_hz: u32) -> u32 {
     (duration.as_nanos() * u128::from(clock_hz) / 1_000_000_000) as u32
+}
+
+/// Whether RTP time `a` is later than `b`, modulo 2^32.
+pub(super) fn is_later(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
 }
 
 /// When a timestamp was captured: those less than 2^31 ticks after the clock's are later, others earlier.
@@ -257,6 +265,7 @@ fn instant_of(clock: StreamClock, rtp_time: u32, clock_hz: u32) -> Instant {
 
 #[cfg(test)]
 mod tests {
+    use super::super::origin;
     use super::*;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
@@ -413,7 +422,7 @@ mod tests {
 
     #[test]
     fn another_source_goes_on_after_the_time_that_passed() {
-        let t0 = Instant::now();
+        let t0 = origin();
         let ms = Duration::from_millis;
         let mut times = TimeRewriter::new(7);
         let (old, new) = (clock(t0, 1_000), clock(t0, u32::MAX - 100));
@@ -421,6 +430,8 @@ mod tests {
         assert_eq!(times.rewrite(1_000), 1_007, "the first source has the offset it was given");
         // Captured 100 ms after `t0`, sent at 130 ms.
         times.sent(t0 + ms(130), 1_000 + 9_000, old, HZ);
+        // A repaired packet of an earlier picture changes nothing.
+        times.sent(t0 + ms(140), 1_000 + 3_000, old, HZ);
         // Captured at 300 ms, and 50 ms later here: 200 ms after the last, 18,000 ticks.
         let first = (u32::MAX - 100).wrapping_add(27_000);
         times.begin(t0 + ms(350), first, new, HZ);

@@ -107,6 +107,7 @@ pub(super) fn extend(seq: u16, next: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::origin;
     use super::*;
 
     fn payload(i: u64) -> Payload {
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_last_packets_are_kept_and_others_unknown() {
-        let now = Instant::now();
+        let now = origin();
         let mut ring = RtxRing::new(20);
         assert_eq!(ring.again(now, 5, None).err(), Some(NotKept::Unknown), "nothing was allocated");
         ring.keep(5, 0, false, &payload(5));
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn once_per_round_trip_and_10_ms() {
-        let t0 = Instant::now();
+        let t0 = origin();
         let ms = |ms| t0 + Duration::from_millis(ms);
         let mut ring = RtxRing::new(16);
         ring.allocate(t0);

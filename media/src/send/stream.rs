@@ -5,7 +5,7 @@ use super::egress::{Forwarded, NoFormat};
 use super::header::HeaderLayout;
 use super::link::{Link, Outgoing};
 use super::report::{Reception, Reporter};
-use super::rewrite::{SeqRewriter, TimeRewriter};
+use super::rewrite::{SeqRewriter, TimeRewriter, is_later};
 use super::rtx::{NotKept, RtxRing, extend};
 use crate::codec::{Format, Kind};
 use crate::ids::Random;
@@ -133,7 +133,13 @@ impl Stream {
             Some(format) => Some(self.payload_type(format).ok_or(NoFormat { section, format })?),
             None => None,
         };
-        self.carried = carried;
+        let before = std::mem::replace(&mut self.carried, carried);
+        if before.map(|b| b.pt) != carried.map(|c| c.pt)
+            && let Some(rtx) = &mut self.rtx
+        {
+            // The payload type of a retransmission says which format the original had.
+            rtx.ring.clear();
+        }
         self.numbers.seqs.end();
         self.numbers.other_source = true;
         self.reporter.restart();
@@ -142,24 +148,26 @@ impl Stream {
             (Forwarding::Paused, Some(_)) => Forwarding::Paused,
             (Forwarding::Free | Forwarding::Waiting | Forwarding::Flowing, Some(_)) => Forwarding::Waiting,
         };
-        match (&mut self.rtx, carried) {
-            (Some(rtx), Some(SectionFormat { rtx_pt: Some(_), .. })) if self.kind == Kind::Video => {
-                rtx.ring.allocate(now);
-            }
-            (Some(rtx), None) => rtx.ring.clear(),
-            (Some(_) | None, _) => {}
+        if self.kind == Kind::Video
+            && let (Some(rtx), Some(SectionFormat { rtx_pt: Some(_), .. })) = (&mut self.rtx, carried)
+        {
+            rtx.ring.allocate(now);
         }
         Ok(())
     }
 
     /// See [`super::Egress::pause`].
     pub fn pause(&mut self, paused: bool) {
-        self.forwarding = match (self.forwarding, paused) {
+        let after = match (self.forwarding, paused) {
             (Forwarding::Free, _) => Forwarding::Free,
             (Forwarding::Paused | Forwarding::Waiting | Forwarding::Flowing, true) => Forwarding::Paused,
             (Forwarding::Paused, false) => Forwarding::Waiting,
-            (same @ (Forwarding::Waiting | Forwarding::Flowing), false) => return self.forwarding = same,
+            (same @ (Forwarding::Waiting | Forwarding::Flowing), false) => same,
         };
+        if after == self.forwarding {
+            return;
+        }
+        self.forwarding = after;
         self.numbers.seqs.end();
         self.reporter.restart();
     }
@@ -194,14 +202,16 @@ impl Stream {
             return forwarded;
         }
         self.reporter.clock(clock);
+        let mut newest: Option<u32> = None;
         for packet in packets {
             let Some(len) = self.packet(link, now, packet, carried, ssrc, sink) else { continue };
+            newest = newest.filter(|n| is_later(*n, packet.rtp_time)).or(Some(packet.rtp_time));
             forwarded.packets += 1;
             forwarded.bytes += len as u64;
             forwarded.key_frame |= packet.key_frame && self.kind == Kind::Video;
         }
-        if let Some(last) = packets.last().filter(|_| forwarded.packets > 0) {
-            self.numbers.times.sent(now, last.rtp_time, clock, carried.format.codec.clock_hz());
+        if let Some(newest) = newest {
+            self.numbers.times.sent(now, newest, clock, carried.format.codec.clock_hz());
         }
         self.report(link, now, now, sink);
         forwarded

@@ -157,6 +157,7 @@ fn us(epoch: Instant, at: Instant) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::origin;
     use super::*;
     use crate::wire::rtcp::{Compound, Packet, TwccWriter};
 
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_packet_is_told_of_with_its_times_and_its_size() {
-        let t0 = Instant::now();
+        let t0 = origin();
         let ms = Duration::from_millis;
         let mut history = TwccHistory::default();
         for i in 0..10 {
@@ -192,8 +193,7 @@ mod tests {
         assert_eq!(results.len(), 10);
         for (i, result) in (0..).zip(&results) {
             let arrived_us = (i != 3).then_some(700_000_000 + 5_000 * i as i64);
-            let expected =
-                TwccResult { seq: i as u16, sent: t0 + ms(i * 5), arrived_us, len: 100 + i as u16 };
+            let expected = TwccResult { seq: i as u16, sent: t0 + ms(i * 5), arrived_us, len: 100 + i as u16 };
             assert_eq!(*result, expected);
         }
         // The same again tells nothing new; the missing one came late and is lost no more.
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn numbers_and_the_reference_wrap_and_what_was_never_sent_is_ignored() {
-        let t0 = Instant::now();
+        let t0 = origin();
         let mut history = TwccHistory::default();
         (0..65_530 + 10).for_each(|_| history.sent(t0, 1_200));
         let mut writer = TwccWriter::new(1, 2);

@@ -16,6 +16,8 @@ pub use webrtc::WebRtc;
 use crate::codec::{Format, Kind};
 use crate::packet::{AudioLevel, Payload};
 use crate::sdp::{Answer, SdpRefusal};
+use crate::send::Protection;
+use crate::send::srtp::KeyError;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -282,6 +284,17 @@ impl Transport {
         match self {
             Transport::WebRtc(t) => t.sections(),
             Transport::Plain(t) => t.sections(),
+        }
+    }
+
+    /// How packets to this peer are protected, from the keys that [`TransportEvent::DtlsConnected`] brought.
+    ///
+    /// # Errors
+    /// Keys that do not fit their profile.
+    pub fn protection(&self, keys: &SrtpKeys) -> Result<Protection, KeyError> {
+        match self {
+            Transport::WebRtc(_) => Protection::new(keys),
+            Transport::Plain(_) => Ok(Protection::Plain),
         }
     }
 

@@ -169,3 +169,106 @@ impl Streams {
         flows.or_else(|| self.media.iter().find(|m| m.section == section).map(|m| m.ssrc))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Codec;
+
+    const VP8: Format = Format { codec: Codec::Vp8, profile: 0, packetization: 0 };
+
+    /// Two sections with payload types 96 (97) and 98 (99); the second expects layer `h`.
+    fn streams() -> Streams {
+        let section = |mid: &str, rid: Option<&str>, pt: u8| {
+            Some(Expected {
+                mid: mid.as_bytes().into(),
+                rid: rid.map(|rid| rid.as_bytes().into()),
+                formats: vec![(pt, Some(pt + 1), VP8)],
+                ignored: vec![666],
+                current: None,
+            })
+        };
+        Streams {
+            expected: vec![section("a", None, 96), None, section("b", Some("h"), 98)],
+            media: Vec::new(),
+            mid_id: Some(1),
+            rid_id: Some(2),
+            repaired_rid_id: Some(3),
+        }
+    }
+
+    fn packet(pt: u8, ssrc: u32, extensions: &[(u8, &str)]) -> Vec<u8> {
+        let mut block = Vec::new();
+        for (id, value) in extensions {
+            block.push((id << 4) | u8::try_from(value.len() - 1).unwrap());
+            block.extend(value.as_bytes());
+        }
+        block.resize(block.len().next_multiple_of(4), 0);
+        let words = u16::try_from(block.len() / 4).unwrap().to_be_bytes();
+        let mut out = vec![0x90, pt, 0, 1, 0, 0, 0, 0];
+        out.extend(ssrc.to_be_bytes());
+        out.extend([0xbe, 0xde]);
+        out.extend(words);
+        out.extend(block);
+        out
+    }
+
+    fn admit(streams: &mut Streams, pt: u8, ssrc: u32, extensions: &[(u8, &str)]) -> Admission {
+        streams.admit(&Rtp::parse(&packet(pt, ssrc, extensions)).unwrap())
+    }
+
+    #[test]
+    fn only_the_chosen_layer_is_admitted() {
+        let mut streams = streams();
+        assert_eq!(admit(&mut streams, 98, 1, &[(1, "b"), (2, "q")]), Admission::Refused);
+        assert_eq!(admit(&mut streams, 98, 2, &[(1, "b")]), Admission::Refused);
+        let media = Admission::Media { ssrc: 3, section: 2, evicted: None };
+        assert_eq!(admit(&mut streams, 98, 3, &[(1, "b"), (2, "h")]), media);
+        assert_eq!(admit(&mut streams, 99, 4, &[(1, "b"), (3, "h")]), Admission::Refused, "its media is not proven");
+        assert_eq!(streams.authenticated(3, 98), Some((2, VP8)));
+        assert_eq!(admit(&mut streams, 99, 5, &[(1, "b"), (3, "q")]), Admission::Refused);
+        let repair = Admission::Repair { ssrc: 4, media: 3, section: 2 };
+        assert_eq!(admit(&mut streams, 99, 4, &[(1, "b"), (3, "h")]), repair);
+        assert!(streams.knows(3) && streams.knows(4) && !streams.knows(1));
+    }
+
+    #[test]
+    fn the_mid_goes_before_the_payload_type() {
+        let mut streams = streams();
+        assert_eq!(admit(&mut streams, 96, 1, &[(1, "zz")]), Admission::Refused, "a mid of nobody");
+        assert_eq!(admit(&mut streams, 98, 2, &[(1, "a")]), Admission::Refused, "not a format of this section");
+        assert_eq!(
+            admit(&mut streams, 96, 666, &[(1, "a")]),
+            Admission::Refused,
+            "named by the offer for something else"
+        );
+        let media = Admission::Media { ssrc: 3, section: 0, evicted: None };
+        assert_eq!(admit(&mut streams, 96, 3, &[]), media, "only one section has payload type 96");
+        assert_eq!(admit(&mut streams, 100, 4, &[]), Admission::Refused);
+    }
+
+    #[test]
+    fn forged_ssrcs_are_bounded_and_never_drive_out_the_real_one() {
+        let mut streams = streams();
+        admit(&mut streams, 96, 1, &[]);
+        streams.authenticated(1, 96);
+        for forged in 100..200 {
+            let Admission::Media { evicted, .. } = admit(&mut streams, 96, forged, &[]) else { panic!() };
+            assert_ne!(evicted, Some(1));
+        }
+        assert_eq!(streams.media.len(), MEDIA_PER_SECTION_MAX);
+        assert_eq!(streams.current(0), Some(1));
+        // A publisher that restarts with another SSRC takes over with its first authentic packet.
+        streams.authenticated(199, 96);
+        assert_eq!(streams.current(0), Some(199));
+    }
+
+    #[test]
+    fn repairs_change_a_bounded_number_of_times() {
+        let mut streams = streams();
+        admit(&mut streams, 96, 1, &[]);
+        streams.authenticated(1, 96);
+        let taken = (0..20).filter(|n| admit(&mut streams, 97, 50 + n, &[]) != Admission::Refused).count();
+        assert_eq!(taken, usize::from(REPAIR_CHANGES_MAX));
+    }
+}

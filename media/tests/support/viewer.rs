@@ -25,8 +25,7 @@ pub const PROFILES: [SrtpProfile; 3] =
 
 /// One audio and one video section, with everything agreed on.
 pub fn sections() -> Vec<Section> {
-    let extensions =
-        ExtensionIds { mid: Some(4), abs_send_time: Some(2), twcc: Some(3), audio_level: Some(1) };
+    let extensions = ExtensionIds { mid: Some(4), abs_send_time: Some(2), twcc: Some(3), audio_level: Some(1) };
     let opus = SectionFormat { pt: 111, rtx_pt: None, format: OPUS };
     let vp8 = SectionFormat { pt: VP8_PT, rtx_pt: Some(VP8_RTX_PT), format: VP8 };
     vec![
@@ -70,6 +69,12 @@ pub fn keys(profile: SrtpProfile) -> (SrtpKeys, SrtpKeys) {
     };
     let theirs = SrtpKeys { profile, send_key: b.0, send_salt: b.1, receive_key: a.0, receive_salt: a.1 };
     (ours, theirs)
+}
+
+/// Where virtual time begins.
+#[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise; only distances to it matter")]
+pub fn origin() -> Instant {
+    Instant::now()
 }
 
 /// Repeats from its seed.
@@ -161,7 +166,7 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(profile: SrtpProfile, sections: &[Section], seed: u64) -> Self {
-        let t0 = Instant::now();
+        let t0 = origin();
         let wall = WallClock::new(t0, Duration::from_secs(1_700_000_000));
         let (ours, theirs) = keys(profile);
         let config = EgressConfig { cname: "ann".into(), wall, rtx_packets: EgressConfig::RTX_PACKETS };

@@ -1,8 +1,9 @@
 //! Datagrams that no honest peer sends: refused, and the transport goes on.
 
 use crate::net::*;
+use crate::srtp::{seal_rtcp, seal_rtp};
 use proptest::prelude::*;
-use rondo_media::transport::DatagramRefused;
+use rondo_media::transport::{DatagramRefused, TransportEvent};
 use str0m::RtcConfig;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -96,4 +97,38 @@ fn truncated_and_flipped_copies_of_real_datagrams_do_no_harm() {
     net.write(mids[1], pt, 2, 2, b"still here");
     assert_eq!(net.received().len(), before + 1);
     assert_eq!(before, 1, "neither cut, flipped nor replayed packets are delivered");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// A peer that has the keys and lies: paddings, retransmissions of nothing, extensions, compounds of rubbish.
+    #[test]
+    fn an_authenticated_liar_harms_only_itself(
+        packets in prop::collection::vec((0u8..0x40, 0usize..4, any::<u16>(), prop::collection::vec(any::<u8>(), 0..40)), 40),
+        compounds in prop::collection::vec((0x80u8..0xc0, 192u8..224, prop::collection::vec(any::<u8>(), 0..120)), 40),
+    ) {
+        let (mut net, mids) = Net::publisher(start(), RtcConfig::new());
+        net.connect();
+        let pt = net.server.sections()[1].formats[0].pt;
+        net.write(mids[1], pt, 1, 1, b"first");
+        let (video, keys) = (net.received()[0].ssrc, net.keys());
+        let master = (&keys.receive_key[..], &keys.receive_salt[..]);
+        let format = net.server.sections()[1].formats[0];
+        for (bits, which, seq, payload) in &packets {
+            let pt = [format.pt, format.rtx_pt.unwrap(), net.server.sections()[0].formats[0].pt, 127][*which];
+            let [s0, s1] = seq.to_be_bytes();
+            let ssrc = [video, 77, 78, 79][*which];
+            let datagram = seal_rtp(master, &[0x80 | (bits & 0x20), pt | (bits << 7), s0, s1, 0, 0, 0, 1], ssrc, payload);
+            let _ = net.server.receive(net.now, address(CLIENT), address(SERVER), &datagram);
+        }
+        for (index, (first, kind, body)) in compounds.iter().enumerate() {
+            let mut plain = vec![*first, *kind, 0, u8::try_from(body.len() / 4 + 1).unwrap(), 0, 0, 0, 9];
+            plain.extend(body);
+            let datagram = seal_rtcp(master, 5_000 + u32::try_from(index).unwrap(), &plain);
+            let _ = net.server.receive(net.now, address(CLIENT), address(SERVER), &datagram);
+        }
+        net.run_ms(2_000);
+        prop_assert!(!net.events.iter().any(|e| matches!(e, TransportEvent::Closed(_))));
+    }
 }

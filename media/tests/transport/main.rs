@@ -6,4 +6,5 @@ mod offers;
 mod plain;
 mod play;
 mod publish;
+mod srtp;
 mod vectors;

@@ -1,7 +1,7 @@
 //! A client and a transport on one virtual network: nothing waits, datagrams arrive at once unless dropped.
 
 use rondo_media::sdp::Answer;
-use rondo_media::transport::{Accept, Output, ReceivedRtp, Role, Shared, Transport, TransportEvent};
+use rondo_media::transport::{Accept, Output, ReceivedRtp, Role, Shared, SrtpKeys, Transport, TransportEvent};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -51,6 +51,9 @@ pub fn accept(now: Instant, role: Role, candidates: &[&str], offer: &str) -> (Tr
     Transport::accept(now, shared(), Accept { role, candidates: &candidates, offer }).unwrap()
 }
 
+/// Says of a datagram whether it is lost.
+pub type Filter = Box<dyn FnMut(&[u8]) -> bool>;
+
 /// Both ends and the network between them.
 pub struct Net {
     pub client: Rtc,
@@ -65,7 +68,7 @@ pub struct Net {
     pub events: Vec<TransportEvent>,
     pub client_events: Vec<Event>,
     /// Drops a datagram of the client.
-    pub drop_from_client: Option<Box<dyn FnMut(&[u8]) -> bool>>,
+    pub drop_from_client: Option<Filter>,
     /// First bytes of everything the server sent.
     pub sent: Vec<(SocketAddr, u8, u8)>,
     client_deadline: Instant,
@@ -187,11 +190,16 @@ impl Net {
         self.drain_server();
     }
 
+    pub fn keys(&self) -> SrtpKeys {
+        let keys =
+            |e: &TransportEvent| if let TransportEvent::DtlsConnected(keys) = e { Some(keys.clone()) } else { None };
+        self.events.iter().find_map(keys).unwrap()
+    }
+
     pub fn received(&self) -> Vec<&ReceivedRtp> {
-        let rtp = |e| match e {
-            &TransportEvent::Rtp(ref rtp) => Some(rtp),
-            _ => None,
-        };
+        fn rtp(event: &TransportEvent) -> Option<&ReceivedRtp> {
+            if let TransportEvent::Rtp(rtp) = event { Some(rtp) } else { None }
+        }
         self.events.iter().filter_map(rtp).collect()
     }
 }

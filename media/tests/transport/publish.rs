@@ -1,6 +1,7 @@
 //! A publisher: its packets arrive in the right sections, whole, and its feedback reaches it.
 
 use crate::net::*;
+use crate::srtp::{seal_rtcp, seal_rtp};
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::transport::{ClosedBy, DatagramRefused, Role, TransportEvent};
 use std::time::Duration;
@@ -86,6 +87,33 @@ fn sender_reports_come_with_the_packets() {
     // 2026 is NTP era 0 until 2036: seconds since 1900 are above those of 2020.
     assert!(ntp >> 32 > 3_786_825_600, "{}", ntp >> 32);
     assert!(rtp < 960 * 500);
+}
+
+/// A sender report sealed by hand (RFC 3550 §6.4.1, RFC 7714 §9): both its times come with the next packet.
+#[test]
+fn the_times_of_a_sender_report_are_kept() {
+    let (mut net, mids) = Net::publisher(start(), RtcConfig::new());
+    net.connect();
+    let pt = net.server.sections()[1].formats[0].pt;
+    net.write(mids[1], pt, 1, 1, b"first");
+    let (ssrc, keys) = (net.received()[0].ssrc, net.keys());
+    let master = (&keys.receive_key[..], &keys.receive_salt[..]);
+    let ntp: u64 = (3_989_000_000 << 32) | 0x8000_0000;
+    let mut report = vec![0x80, 200, 0, 6];
+    report.extend(ssrc.to_be_bytes());
+    report.extend(ntp.to_be_bytes());
+    report.extend([0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 0, 0, 0, 5]);
+    let sealed = seal_rtcp(master, 5_000, &report);
+    assert_eq!(net.server.receive(net.now, address(CLIENT), address(SERVER), &sealed), Ok(()));
+    let packet = seal_rtp(master, &[0x80, pt, 0, 2, 0, 0, 0, 9], ssrc, b"by hand");
+    assert_eq!(net.server.receive(net.now, address(CLIENT), address(SERVER), &packet), Ok(()));
+    net.run_ms(1);
+    let received = net.received();
+    let last = received.last().unwrap();
+    let (ntp_told, rtp_told) = last.sender_report.unwrap();
+    assert_eq!((&last.payload[..], last.rtp_time, rtp_told), (&b"by hand"[..], 9, 0x1234_5678));
+    // Half a second, to within the microsecond that str0m keeps.
+    assert!(ntp_told.abs_diff(ntp) < 2 * 4295, "{ntp_told:x} {ntp:x}");
 }
 
 /// GStreamer offers without mid extension and without a=ssrc (case sdp-06): the payload type tells the section.

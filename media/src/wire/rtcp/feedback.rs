@@ -196,9 +196,7 @@ mod tests {
         let mut bytes = Vec::new();
         write_nack(&mut bytes, 0x01020304, 0x0a0b0c0d, &[65_534, 65_535, 14, 15]);
         // 65,534 + 16 = 14 modulo 2^16 is the last that the first entry can name; bit 0 asks for PID + 1.
-        let expected = [
-            0x81, 205, 0, 4, 1, 2, 3, 4, 0x0a, 0x0b, 0x0c, 0x0d, 0xff, 0xfe, 0x80, 0x01, 0x00, 0x0f, 0, 0,
-        ];
+        let expected = [0x81, 205, 0, 4, 1, 2, 3, 4, 0x0a, 0x0b, 0x0c, 0x0d, 0xff, 0xfe, 0x80, 0x01, 0x00, 0x0f, 0, 0];
         assert_eq!(bytes, expected);
     }
 

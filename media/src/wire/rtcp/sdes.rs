@@ -150,9 +150,6 @@ mod tests {
     #[test]
     fn an_item_that_runs_out_of_the_packet_is_refused() {
         let bytes = [0x81, 202, 0, 2, 0, 0, 0, 1, 1, 3, b'a', b'b'];
-        assert_eq!(
-            Compound::new(&bytes).next().and_then(Result::err),
-            Some(RtcpError::Truncated { need: 3, got: 2 })
-        );
+        assert_eq!(Compound::new(&bytes).next().and_then(Result::err), Some(RtcpError::Truncated { need: 3, got: 2 }));
     }
 }
