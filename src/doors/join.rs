@@ -3,8 +3,9 @@
 use super::cors::{ACCEPT_PATCH, FRAGMENT, SDP};
 use super::{Shared, request};
 use crate::error::Fault;
+use crate::telemetry::{TraceId, outliving_current};
 use actix_web::http::header;
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse, web};
 use rondo_actors::api::{Door, Join, Refusal};
 use tracing::{Instrument, Span, field, info_span};
 
@@ -14,16 +15,19 @@ pub async fn no_content() -> HttpResponse {
 }
 
 /// The span that a whole join lives in: `token` and `sdp` here, the rest of its phases where they happen.
-pub fn span(door: Door) -> Span {
-    info_span!(
+pub fn span(door: Door, req: &HttpRequest) -> Span {
+    let trace_id = req.extensions().get::<TraceId>().map(|id| id.0.clone());
+    outliving_current(info_span!(
+        parent: None,
         "join",
+        trace_id,
         door = door.label(),
         room = field::Empty,
         identity = field::Empty,
         session = field::Empty,
         transport = field::Empty,
         refused = field::Empty,
-    )
+    ))
 }
 
 /// Reads the offer of a POST.

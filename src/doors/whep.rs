@@ -52,6 +52,7 @@ pub async fn play_one(
 }
 
 async fn play(req: HttpRequest, mut payload: web::Payload, shared: web::Data<Shared>) -> Result<HttpResponse, Fault> {
+    let span = join::span(Door::Whep, &req);
     let join = async {
         match admitted(&shared, &req, &mut payload).await {
             Ok(join) => join::admit(&shared, join).await,
@@ -59,7 +60,7 @@ async fn play(req: HttpRequest, mut payload: web::Payload, shared: web::Data<Sha
         }
         .map_err(|fault| join::refused(&shared, Door::Whep, fault))
     };
-    join.instrument(join::span(Door::Whep)).await
+    join.instrument(span).await
 }
 
 async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload) -> Result<Join, Fault> {

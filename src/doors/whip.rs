@@ -81,6 +81,7 @@ async fn publish(
     mut payload: web::Payload,
     shared: web::Data<Shared>,
 ) -> Result<HttpResponse, Fault> {
+    let span = join::span(Door::Whip, &req);
     let join = async {
         match admitted(&shared, &req, &mut payload).await {
             Ok(join) => join::admit(&shared, join).await,
@@ -88,7 +89,7 @@ async fn publish(
         }
         .map_err(|fault| join::refused(&shared, Door::Whip, fault))
     };
-    join.instrument(join::span(Door::Whip)).await
+    join.instrument(span).await
 }
 
 /// Everything that is checked before the node is asked.

@@ -6,6 +6,7 @@ mod otlp;
 
 use crate::config::{LogFormat, Telemetry as Settings};
 use crate::random;
+use actix_web::HttpMessage;
 use actix_web::dev::ServiceRequest;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -73,6 +74,18 @@ impl Telemetry {
     }
 }
 
+/// Trace id of a request, 32 hexadecimal characters; among the request's extensions.
+#[derive(Clone)]
+pub struct TraceId(pub String);
+
+/// Makes a span that has no parent here a child of the current one in the exported trace. Unlike a true child it does
+/// not keep the current span open: a join goes on long after its request was answered.
+pub fn outliving_current(span: Span) -> Span {
+    #[cfg(feature = "otlp")]
+    otlp::follow(&span, &Span::current());
+    span
+}
+
 /// The span of one HTTP request, and its trace as the answer tells it (`traceresponse`, W3C Trace Context level 2):
 /// whoever asks for help can name it. The query is left out of the span: it may hold a token.
 pub fn request_span(req: &ServiceRequest) -> (Span, String) {
@@ -101,7 +114,9 @@ pub fn request_span(req: &ServiceRequest) -> (Span, String) {
     });
     let trace_id = random::hex(&own.trace_id);
     span.record("trace_id", trace_id.as_str());
-    (span, format!("00-{trace_id}-{}-{:02x}", random::hex(&own.span_id), own.flags))
+    let traceresponse = format!("00-{trace_id}-{}-{:02x}", random::hex(&own.span_id), own.flags);
+    req.extensions_mut().insert(TraceId(trace_id));
+    (span, traceresponse)
 }
 
 /// A span of another process, or ours (W3C Trace Context §3.2): `00-{trace id}-{span id}-{flags}` in hexadecimal.
