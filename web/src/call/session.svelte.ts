@@ -142,7 +142,6 @@ export class Session {
           void this.publication?.audio.replaceTrack(track)
         })
         $effect(() => void this.publication?.video.replaceTrack(this.devices.camTrack))
-        $effect(() => this.play.group(new Map([...this.room.sections].map(([mid, section]) => [mid, section.identity]))))
         $effect(() => this.#heard(this.room.speakers))
       }),
     )
@@ -170,6 +169,7 @@ export class Session {
   async #ask(): Promise<void> {
     const problem = this.id ? await whyGone(this.id, this.wanted.pass.token) : null
     if (problem && isEnd(problem)) this.#end(sayProblem(problem, this.wanted.room))
+    else if (problem?.status === 404) this.link.fail()
     else if (this.#ends.length > 0) setTimeout(() => this.#ends.length > 0 && this.#listen(), 3000)
   }
 
