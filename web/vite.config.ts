@@ -3,7 +3,13 @@ import { defineConfig } from 'vitest/config'
 
 // The bundle is committed and embedded in the binary: file names are fixed, and there are no source maps, so that a
 // rebuild of unchanged sources leaves no diff.
+const server = { target: process.env['RONDO_URL'] ?? 'http://127.0.0.1:7880', changeOrigin: false }
+const proxy = Object.fromEntries(['/api', '/whip', '/whep', '/transports'].map((path) => [path, server]))
+
 export default defineConfig({
+  // `npm run dev` and `npm run preview` show this folder's pages in front of a running server.
+  server: { proxy },
+  preview: { proxy },
   plugins: [svelte()],
   base: '/',
   build: {

@@ -7,8 +7,10 @@ import { fileURLToPath } from 'node:url'
 
 const dist = fileURLToPath(new URL('../dist', import.meta.url))
 const types = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' }
-/** The policy that the pages have to live under. */
-export const CSP = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+/** The policy that the pages have to live under: at least as strict as the server's (`src/doors/page.rs`). */
+const CSP =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; " +
+  "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 /** `answer(id, offer, send)`: gives an SDP answer. Returns the mock: its URL, its switches, what it was told. */
 export async function startMock(answer) {

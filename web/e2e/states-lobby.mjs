@@ -105,7 +105,7 @@ export const lobbyStates = {
     await s.says(`${label} was unplugged. Now using ${label}.`)
   },
   'lobby, room full': refused(
-    { status: 409, code: 'room_full', detail: 'room standup is full (50 of 50)' },
+    { status: 429, code: 'room_full', detail: 'room standup is full (50 of 50)', headers: { 'retry-after': '20' } },
     'This room is full (50 of 50).',
     'Try again',
   ),

@@ -37,7 +37,7 @@ class Stand {
     await this.page.waitForSelector('[data-state=connected]', { timeout: 15_000 })
   }
   /** Waits until the page shows exactly these words in one element. */
-  async says(text, ms = 3000) {
+  async says(text, ms = 6000) {
     await this.page.getByText(text, { exact: true }).first().waitFor({ timeout: ms })
   }
   async offers(...buttons) {

@@ -54,10 +54,14 @@ describe('grid', () => {
     }
   })
 
-  it('keeps one’s own tile inside the stage', () => {
-    const rect = corner(phone)
-    expect(rect.left + rect.width).toBeLessThan(phone.width)
-    expect(rect.top + rect.height).toBeLessThan(phone.height)
+  it.each([1, 2])('floats one’s own tile in the corner of the last of %i others', (count) => {
+    for (const stage of [phone, desktop]) {
+      const last = grid(count, stage).at(-1) as Rect
+      const rect = corner(stage, last)
+      expect(rect.left + rect.width).toBe(last.left + last.width - 8)
+      expect(rect.top + rect.height).toBe(last.top + last.height - 8)
+      expect(rect.left).toBeGreaterThan(last.left)
+    }
   })
 
   it('has nothing to draw without room or people', () => {

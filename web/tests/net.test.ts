@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { identityFor, initials, isName, readAddress, readClaims } from '../src/net/names'
-import { iceOf, sectionsOf, trickleFragment, withStreams } from '../src/net/sdp'
+import { iceOf, sectionsOf, trickleFragment, withPairs } from '../src/net/sdp'
 import { loudness } from '../src/media/level'
 
 const answer = [
@@ -39,9 +39,9 @@ describe('SDP', () => {
     ])
   })
 
-  it('regroups sections and changes nothing else', () => {
-    const changed = withStreams(answer, new Map([['0', 'cy'], ['2', 'cy']]))
-    expect(sectionsOf(changed).map((section) => section.msid?.stream)).toEqual(['cy', 'free-1', 'cy'])
+  it('pairs sections and changes nothing else', () => {
+    const changed = withPairs(answer)
+    expect(sectionsOf(changed).map((section) => section.msid?.stream)).toEqual(['pair-0', 'pair-0', 'pair-1'])
     const rest = (sdp: string) => sdp.split('\r\n').filter((line) => !line.includes('msid'))
     expect(rest(changed)).toEqual(rest(answer))
     expect(changed.match(/a=msid:/g)).toHaveLength(3)

@@ -14,7 +14,7 @@ const problem = (status: number, code: string, more: Partial<Problem> = {}): Pro
 
 describe('refusals in the words of the design', () => {
   it.each([
-    [problem(409, 'room_full', { detail: 'room standup is full (50 of 50)' }), 'This room is full (50 of 50).', ['tryAgain']],
+    [problem(429, 'room_full', { detail: 'room standup is full (50 of 50)' }), 'This room is full (50 of 50).', ['tryAgain']],
     [problem(503, 'server_full', { retryAfterS: 20 }), 'The server is full. Next try in 20 s.', ['tryNow']],
     [problem(429, 'too_many', { retryAfterS: 5 }), 'The server is busy. Next try in 5 s.', ['tryNow']],
     [problem(401, 'token_expired'), 'This link has expired. Ask for a new one.', []],
@@ -38,7 +38,7 @@ describe('refusals in the words of the design', () => {
   it('tries again by itself only where waiting helps', () => {
     expect(triesAgain(problem(503, 'server_full'))).toBe(true)
     expect(triesAgain(problem(503, 'busy'))).toBe(true)
-    expect(triesAgain(problem(409, 'room_full'))).toBe(false)
+    expect(triesAgain(problem(429, 'room_full'))).toBe(false)
     expect(triesAgain(problem(503, 'draining'))).toBe(false)
   })
 

@@ -100,14 +100,14 @@ export function pinnedGrid(count: number, pinned: number, stage: Stage): Rect[] 
   return rects
 }
 
-/** One's own tile, floating in the corner while there are up to two others. */
-export function corner(stage: Stage): Rect {
+/** One's own tile, floating in the corner of the last of up to two others. */
+export function corner(stage: Stage, last: Rect): Rect {
   const phone = stage.width < PHONE
   const width = phone ? 96 : 208
   const height = phone ? 128 : 117
   return {
-    left: stage.width - width - (phone ? GAP * 2 : SIDE * 2),
-    top: stage.height - height - GAP * 2,
+    left: Math.max(0, last.left + last.width - width - GAP),
+    top: Math.max(0, last.top + last.height - height - GAP),
     width,
     height,
   }

@@ -1,5 +1,5 @@
 import { connect, type Transport } from '../net/transport'
-import { sectionsOf, withStreams } from '../net/sdp'
+import { sectionsOf, withPairs } from '../net/sdp'
 
 /** Others on one page: eight of each kind, with one's own tile nine. */
 export const OTHERS_MAX = 8
@@ -39,8 +39,6 @@ export async function publish(
 export class Playback {
   /** mid → what its section carries. */
   readonly tracks: ReadonlyMap<string, MediaStreamTrack>
-  #owners = ''
-  #queue: Promise<void> = Promise.resolve()
 
   private constructor(readonly transport: Transport) {
     this.tracks = new Map(
@@ -53,7 +51,7 @@ export class Playback {
     for (const kind of ['audio', 'video']) {
       for (let n = 0; n < OTHERS_MAX; n++) pc.addTransceiver(kind, { direction: 'recvonly' })
     }
-    return new Playback(await connect(pc, `/whep/${encodeURIComponent(room)}`, token, (answer) => withStreams(answer, ownersIn(answer))))
+    return new Playback(await connect(pc, `/whep/${encodeURIComponent(room)}`, token, withPairs))
   }
 
   /** Sections that the answer itself names: mid → track and owner. */
@@ -64,26 +62,4 @@ export class Playback {
       ),
     )
   }
-
-  /**
-   * Tells the browser which sections belong together now, so that sound and picture of one person stay in step. The
-   * browser learns it only from a description: the old answer is applied again with other stream names. Nothing is sent.
-   */
-  group(owners: ReadonlyMap<string, string>): void {
-    const key = JSON.stringify([...owners].sort())
-    if (key === this.#owners) return
-    this.#owners = key
-    const { pc, answer } = this.transport
-    this.#queue = this.#queue
-      .then(async () => {
-        if (this.#owners !== key || pc.signalingState !== 'stable') return
-        await pc.setLocalDescription(await pc.createOffer())
-        await pc.setRemoteDescription({ type: 'answer', sdp: withStreams(answer, owners) })
-      })
-      .catch((error: unknown) => console.warn('sections could not be grouped', error))
-  }
-}
-
-function ownersIn(answer: string): Map<string, string> {
-  return new Map(sectionsOf(answer).flatMap(({ mid, msid }) => (msid ? [[mid, msid.stream]] : [])))
 }

@@ -4,7 +4,7 @@ import { clock, sayProblem, type Problem } from '../net/problem'
 import { disconnect } from '../net/transport'
 import { assertive, polite } from '../ui/announce'
 import { words, type Said } from '../words'
-import type { Devices } from '../media/devices.svelte'
+import type { Devices, DeviceState } from '../media/devices.svelte'
 import { Health, type Report } from './health'
 import { Link } from './link.svelte'
 import { Playback, publish, type Publication } from './peer'
@@ -44,7 +44,9 @@ export class Session {
   readonly #ring = new Ring()
   readonly #health = new Health()
   readonly #steady = { up: new Steady(), down: new Steady() }
-  readonly #known = new Set<string>()
+  /** Own track → muted, as far as the server was told. */
+  readonly #toldMuted = new Map<string, boolean>()
+  #telling: Promise<void> = Promise.resolve()
   readonly #ends: (() => void)[] = []
   #ringTimer = 0
   #controlTimer = 0
@@ -57,7 +59,7 @@ export class Session {
   ) {
     this.me = { identity: wanted.pass.identity, transport: play.transport.id }
     this.micOn = wanted.micOn && wanted.publishes
-    this.camOn = wanted.camOn && devices.camTrack !== null && wanted.publishes
+    this.camOn = wanted.camOn && wanted.publishes
     this.room = { ...emptyRoom, sections: play.firstSections() }
     this.#follow()
     this.#listen()
@@ -101,9 +103,7 @@ export class Session {
     this.micOn = on
     if (on) this.mutedBy = null
     polite(on ? words.devices.micOn : words.devices.micOff)
-    if (on && !this.devices.micTrack) await this.devices.open('microphone')
-    if (on && !this.devices.micTrack) this.micOn = false
-    this.#apply('microphone')
+    if (on) await this.devices.open('microphone')
   }
 
   async setCam(on: boolean): Promise<void> {
@@ -111,8 +111,6 @@ export class Session {
     polite(on ? words.devices.camOn : words.devices.camOff)
     if (on) await this.devices.open('camera')
     else this.devices.close('camera')
-    if (on && !this.devices.camTrack) this.camOn = false
-    this.#apply('camera')
   }
 
   /** Leaves: the server hears it even while the page goes away. */
@@ -141,8 +139,13 @@ export class Session {
           if (track) track.enabled = this.micOn
           void this.publication?.audio.replaceTrack(track)
         })
-        $effect(() => void this.publication?.video.replaceTrack(this.devices.camTrack))
-        $effect(() => this.play.group(new Map([...this.room.sections].map(([mid, section]) => [mid, section.identity]))))
+        $effect(() => void this.publication?.video.replaceTrack(this.camOn ? this.devices.camTrack : null))
+        // A switch is not on for a device that is not there. One that is still asked for may come.
+        $effect(() => {
+          if (this.micOn && isAbsent(this.devices.microphone)) this.micOn = false
+          if (this.camOn && isAbsent(this.devices.camera)) this.camOn = false
+        })
+        $effect(() => this.#tell(trackIds(this.room, this.me.identity), { microphone: this.micOn, camera: this.camOn }))
         $effect(() => this.#heard(this.room.speakers))
       }),
     )
@@ -170,6 +173,7 @@ export class Session {
   async #ask(): Promise<void> {
     const problem = this.id ? await whyGone(this.id, this.wanted.pass.token) : null
     if (problem && isEnd(problem)) this.#end(sayProblem(problem, this.wanted.room))
+    else if (problem?.status === 404) this.link.fail()
     else if (this.#ends.length > 0) setTimeout(() => this.#ends.length > 0 && this.#listen(), 3000)
   }
 
@@ -178,12 +182,6 @@ export class Session {
     if (event.event === 'room_finished') {
       this.#end({ text: words.byOthers.closed(this.#host(event.by), clock(new Date())), actions: ['startPage'] })
     } else if (event.event === 'message_to_you') this.#hearMessage(event)
-    for (const [source, id] of trackIds(this.room, this.me.identity)) {
-      // A new track starts unmuted at the server, whatever our switches say.
-      if (this.#known.has(id)) continue
-      this.#known.add(id)
-      if (!this.#wants(source)) this.#apply(source)
-    }
   }
 
   #hearMessage({ what, by, track }: Extract<RoomEvent, { event: 'message_to_you' }>): void {
@@ -197,6 +195,7 @@ export class Session {
 
   #mutedByOther(host: string | null, track: string | null): void {
     const ids = trackIds(this.room, this.me.identity)
+    if (track !== null) this.#toldMuted.set(track, true)
     if (track !== null && track === ids.get('camera')) {
       this.camOn = false
       this.devices.close('camera')
@@ -212,17 +211,24 @@ export class Session {
     return by === null ? null : words.byOthers.host(this.room.participants.get(by)?.name ?? by)
   }
 
-  #wants(source: Source): boolean {
-    return source === 'microphone' ? this.micOn : source === 'camera' ? this.camOn : true
-  }
-
-  /** Tells the server how a switch stands. */
-  #apply(source: Source): void {
-    const track = trackIds(this.room, this.me.identity).get(source)
-    if (!track || !this.id) return
-    void patchMuted(this.id, { [track]: !this.#wants(source) }, this.wanted.pass.token).catch((error: unknown) => {
-      console.warn('mute was not told to the server', error)
-    })
+  /** Tells the server of own tracks whose switch stands otherwise than it knows. A new track counts there as unmuted. */
+  #tell(tracks: ReadonlyMap<Source, string>, on: { microphone: boolean; camera: boolean }): void {
+    const changed: Record<string, boolean> = {}
+    for (const source of ['microphone', 'camera'] as const) {
+      const id = tracks.get(source)
+      if (id === undefined || (this.#toldMuted.get(id) ?? false) === !on[source]) continue
+      this.#toldMuted.set(id, !on[source])
+      changed[id] = !on[source]
+    }
+    const session = this.id
+    if (session === null || Object.keys(changed).length === 0) return
+    // One after another: a quick double press must not arrive in the wrong order.
+    this.#telling = this.#telling
+      .then(() => patchMuted(session, changed, this.wanted.pass.token))
+      .catch((error: unknown) => {
+        for (const id of Object.keys(changed)) this.#toldMuted.delete(id)
+        console.warn('mute was not told to the server', error)
+      })
   }
 
   #heard(speakers: readonly string[]): void {
@@ -243,6 +249,10 @@ export class Session {
     this.upload = this.#steady.up.next(rate(report.up.measured), nowMs)
     this.download = this.#steady.down.next(rate(report.down.measured), nowMs)
   }
+}
+
+function isAbsent(state: DeviceState): boolean {
+  return state !== 'open' && state !== 'asking' && state !== 'closed'
 }
 
 function isEnd({ code }: Problem): boolean {

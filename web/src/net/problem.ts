@@ -50,7 +50,8 @@ export function retryInS(attempt: number, retryAfterS: number | null, random: nu
 
 /** Whether the page tries again by itself after this refusal. */
 export function triesAgain(problem: Problem): boolean {
-  return problem.status === 429 || problem.code === 'server_full' || problem.code === 'busy'
+  if (problem.code === 'room_full' || problem.code === 'too_many_transports') return false
+  return problem.status === 429 || ['server_full', 'too_many_rooms', 'busy'].includes(problem.code)
 }
 
 /** What a refusal says to the person it stops. `waitS`: seconds to the next automatic try. */
@@ -66,15 +67,12 @@ export function sayProblem(problem: Problem, room: string, waitS = problem.retry
     case 'room_full':
       return said(words.refused.roomFull(/\d+ of \d+/.exec(problem.detail)?.[0] ?? null), 'tryAgain')
     case 'server_full':
+    case 'too_many_rooms':
       return said(words.refused.serverFull(waitS), 'tryNow')
     case 'draining':
       return said(words.refused.draining, 'tryAgain')
     case 'token_expired':
       return said(words.refused.expired)
-    case 'unauthorized':
-    case 'forbidden':
-    case 'identity_mismatch':
-      return said(words.refused.wrong(room))
     case 'bad_name':
       return said(words.lobby.badRoom)
     case 'no_common_codec':
@@ -86,6 +84,7 @@ export function sayProblem(problem: Problem, room: string, waitS = problem.retry
     case 'room_closed':
       return said(words.byOthers.closed(null, clock(new Date())), 'startPage')
   }
+  if (problem.status === 401 || problem.status === 403) return said(words.refused.wrong(room))
   if (triesAgain(problem)) return said(words.refused.serverBusy(waitS), 'tryNow')
   return said(words.refused.other(problem.status, problem.code), 'tryAgain')
 }

@@ -38,15 +38,19 @@ export function sectionsOf(sdp: string): Section[] {
 }
 
 /**
- * The same answer with the streams of its sections renamed: sections of one owner get one stream, so that the browser
- * keeps their sound and picture in step. `owners`: mid → whose it is; a section without an owner gets a stream of its own.
+ * The same answer with the n-th audio and the n-th video section in one stream. The server puts one person's tracks into
+ * such a pair, now and whenever the sections change hands; a browser keeps in step only what one description calls a
+ * stream, and takes no later correction of it.
  */
-export function withStreams(sdp: string, owners: ReadonlyMap<string, string>): string {
+export function withPairs(sdp: string): string {
   const { head, sections } = split(sdp)
+  const counts = new Map<string, number>()
   const named = sections.map((lines) => {
-    const mid = valueOf(lines, 'mid') ?? ''
+    const kind = lines[0]?.split(' ')[0] ?? ''
+    const ordinal = counts.get(kind) ?? 0
+    counts.set(kind, ordinal + 1)
     const kept = lines.filter((line) => !line.startsWith('a=msid:') && !/^a=ssrc:\d+ (msid|mslabel|label):/.test(line))
-    return [...kept, `a=msid:${owners.get(mid) ?? `free-${mid}`} section-${mid}`]
+    return [...kept, `a=msid:pair-${ordinal} ${valueOf(lines, 'mid') ?? ordinal}`]
   })
   return [...head, ...named.flat(), ''].join('\r\n')
 }
