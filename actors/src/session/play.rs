@@ -132,7 +132,8 @@ impl Playing {
         counters.rtx_sent.add(counted.rtx - before.rtx);
         counters.rtx_missed.add(counted.rtx_missed - before.rtx_missed);
         counters.twcc_acked.add(counted.twcc_acked - before.twcc_acked);
-        counters.twcc_lost.add(counted.twcc_lost - before.twcc_lost);
+        // A packet reported lost may be acknowledged later, so this one may also fall.
+        counters.twcc_lost.add(counted.twcc_lost.saturating_sub(before.twcc_lost));
         for item in self.feedback.drain(..) {
             match item {
                 Feedback::KeyFrameWanted { section } => {

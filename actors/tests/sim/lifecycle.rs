@@ -24,7 +24,7 @@ fn publisher(
     let joined = enter(sim, shared, publish(room, identity, Plain::offer_to_publish())).expect("let in");
     let (now, server) = (sim.now(), sim.server(0));
     let mut client = Plain::new(n, now);
-    client.publish(now, server, &joined.answer, u32::from(n) * 2);
+    client.publish(now, server, &joined, u32::from(n) * 2);
     (sim.connect(client, lan(), lan()), joined)
 }
 
@@ -38,7 +38,7 @@ fn player(
 ) -> (usize, rondo_actors::api::Joined) {
     let joined = enter(sim, shared, play(room, identity, Plain::offer_to_play(pairs))).expect("let in");
     let mut client = Plain::new(n, sim.now());
-    client.play(sim.server(0), &joined.answer);
+    client.play(sim.server(0), &joined);
     (sim.connect(client, lan(), lan()), joined)
 }
 

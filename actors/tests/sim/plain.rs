@@ -2,6 +2,7 @@
 //!
 //! Every payload carries who made it and its number, so that a player knows what it missed and what came twice.
 
+use rondo_actors::api::Joined;
 use rondo_actors::sim::Client;
 use rondo_media::wire::rtcp::{Compound, Packet, write_nack, write_receiver_report};
 use rondo_media::wire::rtp::{Class, RtpHeader, RtpView, classify};
@@ -123,8 +124,8 @@ impl Plain {
     }
 
     /// The answer came: `who` marks its payloads, audio as `who`, video as `who + 1`.
-    pub fn publish(&mut self, now: Instant, server: SocketAddr, answer: &str, who: u32) {
-        self.begin(server, answer);
+    pub fn publish(&mut self, now: Instant, server: SocketAddr, joined: &Joined, who: u32) {
+        self.begin(server, joined);
         for (index, (mid, pt)) in [("0", OPUS), ("1", VP8)].into_iter().enumerate() {
             let base = 0x1000_0000 + who * 16 + index as u32 * 4;
             self.streams.push(Outgoing {
@@ -146,10 +147,10 @@ impl Plain {
     }
 
     /// The answer came: what its sections' SSRCs are.
-    pub fn play(&mut self, server: SocketAddr, answer: &str) {
-        self.begin(server, answer);
+    pub fn play(&mut self, server: SocketAddr, joined: &Joined) {
+        self.begin(server, joined);
         self.playing = true;
-        for section in answer.split("\r\nm=").skip(1) {
+        for section in joined.answer.split("\r\nm=").skip(1) {
             let fid = section.lines().find_map(|l| l.strip_prefix("a=ssrc-group:FID "));
             let ssrcs: Vec<u32> = match fid {
                 Some(pair) => pair.split(' ').filter_map(|s| s.parse().ok()).collect(),
@@ -169,10 +170,10 @@ impl Plain {
         self.sending = false;
     }
 
-    fn begin(&mut self, server: SocketAddr, answer: &str) {
+    fn begin(&mut self, server: SocketAddr, joined: &Joined) {
         self.server = Some(server);
-        let ufrag = answer.lines().find_map(|l| l.strip_prefix("a=ice-ufrag:")).expect("the answer has a ufrag");
-        self.stun = binding_request(&format!("{ufrag}:peer"));
+        // A plain answer has no ICE; the ICE session tag is our ufrag, by which the demux knows a transport.
+        self.stun = binding_request(&format!("{}:peer", joined.etag));
     }
 
     fn send(&mut self, bytes: Vec<u8>) {

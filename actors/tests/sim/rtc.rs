@@ -33,8 +33,10 @@ pub struct RtcPeer {
     key_frame: bool,
     /// Sends media.
     pub live: bool,
-    /// What came, by mid.
-    pub got: BTreeMap<String, Got>,
+    /// Sections in the order of the offer: str0m draws their mids.
+    mids: Vec<Mid>,
+    /// What came, by section.
+    pub got: BTreeMap<usize, Got>,
 }
 
 impl RtcPeer {
@@ -54,6 +56,7 @@ impl RtcPeer {
                 mids.push((mid, kind == MediaKind::Video, now, 0, 0));
             }
         }
+        let all = mids.iter().map(|(mid, ..)| *mid).collect();
         let (offer, pending) = api.apply().expect("an offer");
         let peer = Self {
             addr,
@@ -66,6 +69,7 @@ impl RtcPeer {
             started: None,
             key_frame: true,
             live: true,
+            mids: all,
             got: BTreeMap::new(),
         };
         (peer, offer.to_sdp_string())
@@ -149,14 +153,14 @@ impl RtcPeer {
             Event::Connected => self.connected = true,
             Event::KeyframeRequest(_) => self.key_frame = true,
             Event::RtpPacket(packet) => {
-                let mid = packet.header.ext_vals.mid.map(|mid| mid.to_string());
-                let mid = mid.or_else(|| {
+                let mid = packet.header.ext_vals.mid.or_else(|| {
                     let ssrc = packet.header.ssrc;
-                    self.rtc.direct_api().stream_rx(&ssrc).map(|rx| rx.mid().to_string())
+                    self.rtc.direct_api().stream_rx(&ssrc).map(|rx| rx.mid())
                 });
+                let section = mid.and_then(|mid| self.mids.iter().position(|m| *m == mid));
                 let number = packet.payload.last_chunk::<4>().map(|n| u32::from_be_bytes(*n));
-                if let (Some(mid), Some(number)) = (mid, number) {
-                    *self.got.entry(mid).or_default().numbers.entry(number).or_default() += 1;
+                if let (Some(section), Some(number)) = (section, number) {
+                    *self.got.entry(section).or_default().numbers.entry(number).or_default() += 1;
                 }
             }
             _ => {}
