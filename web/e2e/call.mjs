@@ -19,7 +19,7 @@ async function person(name) {
   const faults = []
   page.on('pageerror', (error) => faults.push(String(error)))
   page.on('console', (message) => {
-    if (message.type() === 'error') console.error(`${name}'s console: ${message.text()}`)
+    if (message.type() === 'error') console.error(`${name}'s console: ${message.text()} ${message.location().url}`)
     if (/Content Security Policy/.test(message.text())) faults.push(message.text())
   })
   return { name, page, close, faults }

@@ -27,6 +27,8 @@ export const callStates = {
   'call, one muted, one away, one speaking': async (s) => {
     await s.inCall('Bob', 'Cy', 'Dana')
     const [bob, cy, dana] = s.mock.others
+    await s.page.waitForSelector('[data-identity=dana] video')
+    await s.page.evaluate(() => (window.before = [...document.querySelectorAll('video, audio')].map((node) => node.srcObject)))
     s.mock.send({ event: 'track_muted', identity: bob.identity, track: { ...bob.tracks[0], muted: true } })
     s.mock.send({ event: 'stream_state', identity: cy.identity, session: cy.session, state: 'disconnected' })
     s.mock.send({ event: 'speakers', identities: [dana.identity] })
@@ -34,6 +36,10 @@ export const callStates = {
     await s.page.getByRole('button', { name: 'Cy, reconnecting' }).waitFor()
     await s.page.waitForSelector('[data-identity=dana].speaks')
     assert(!(await s.page.textContent('#polite')).includes('Dana'), 'a speaker was announced')
+    const same = await s.page.evaluate(() =>
+      [...document.querySelectorAll('video, audio')].every((node, n) => node.srcObject === window.before[n]),
+    )
+    assert(same, 'news of the room restarted a picture or a sound')
   },
   'call, people come and go': async (s) => {
     await s.inCall('Bob')

@@ -1,7 +1,7 @@
 import { patchMuted, whyGone, type Pass } from '../net/api'
 import { openEvents, type RoomEvent, type Source } from '../net/events'
 import { clock, sayProblem, type Problem } from '../net/problem'
-import { disconnect } from '../net/transport'
+import { disconnect, type Transport } from '../net/transport'
 import { assertive, polite } from '../ui/announce'
 import { words, type Said } from '../words'
 import type { Devices, DeviceState } from '../media/devices.svelte'
@@ -115,19 +115,24 @@ export class Session {
 
   /** Leaves: the server hears it even while the page goes away. */
   leave(): void {
+    this.#stop((transport) => disconnect(transport, this.wanted.pass.token))
+  }
+
+  #stop(close: (transport: Transport) => void): void {
     if (this.#ends.length === 0) return
     for (const end of this.#ends.splice(0)) end()
     clearTimeout(this.#ringTimer)
     clearTimeout(this.#controlTimer)
     for (const transport of [this.publication?.transport, this.play.transport]) {
-      if (transport) disconnect(transport, this.wanted.pass.token)
+      if (transport) close(transport)
     }
   }
 
   #end(said: Said): void {
     this.over ??= said
     assertive(said.text)
-    this.leave()
+    // The server has ended the connections already.
+    this.#stop((transport) => transport.pc.close())
   }
 
   /** Keeps senders and mute flags as the devices and switches are. */

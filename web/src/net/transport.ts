@@ -63,12 +63,19 @@ export async function connect(
   }
 }
 
-/** Tells the server's resource to go. Works while the page is going away. */
+/** How long an answer to DELETE is waited for before the connection is closed all the same. */
+const GOODBYE_MS = 1000
+
+/** Tells the server's resource to go, then closes the connection. Works while the page is going away. */
 export function disconnect(transport: Transport, token: string | null): void {
-  transport.pc.close()
-  void request(transport.location, { method: 'DELETE', keepalive: true, token }).catch(() => {
-    // The server notices by itself within its own deadline.
-  })
+  // Closing first would end the resource by DTLS, and the DELETE would find nothing.
+  const gone = request(transport.location, { method: 'DELETE', keepalive: true, token })
+  const late = new Promise((resolve) => setTimeout(resolve, GOODBYE_MS))
+  void Promise.race([gone, late])
+    .catch(() => {
+      // The server notices by itself: by DTLS, or within its own deadline.
+    })
+    .finally(() => transport.pc.close())
 }
 
 /** A `Location` may be relative to the resource that was asked (RFC 9110 §10.2.2). */
