@@ -7,7 +7,7 @@ use crate::port::{Post, Refused};
 use crate::room::RoomMsg;
 use rondo_media::codec::{Format, Kind};
 use rondo_media::ids::SessionId;
-use rondo_media::packet::StreamClock;
+use rondo_media::packet::{Packet, StreamClock};
 use rondo_media::receive::{KeyFrameRequests, Received, StreamReceiver, TransportClock};
 use rondo_media::room::TrackKey;
 use rondo_media::transport::ReceivedRtp;
@@ -23,7 +23,7 @@ const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 pub struct Publishing {
     sections: Vec<Option<PublishedSection>>,
     clock: TransportClock,
-    spare: Vec<rondo_media::packet::Packet>,
+    spare: Vec<Packet>,
 }
 
 /// One section that may carry a track.
@@ -35,6 +35,25 @@ pub struct PublishedSection {
     receiver: Option<StreamReceiver>,
     key_frames: KeyFrameRequests,
     announced: Option<Format>,
+}
+
+/// Packets looked at behind a late key frame start.
+const OVERTAKERS_MAX: u64 = 256;
+
+/// A key frame whose first packet came after others of the frame: a viewer who waited for it begins with this
+/// batch, so those others, handed on before, are in it once more. Who has them already drops them as seen.
+fn add_overtakers(receiver: &StreamReceiver, batch: &mut Vec<Packet>) {
+    let Some(start) = batch.iter().filter(|p| p.key_frame).map(|p| p.ext_seq).min() else { return };
+    let in_batch = batch.len();
+    for ext_seq in start + 1..start + OVERTAKERS_MAX {
+        let known = batch[..in_batch].iter().any(|p| p.ext_seq == ext_seq);
+        match receiver.ring().get(ext_seq) {
+            Some(packet) if !known => batch.push(packet.clone()),
+            Some(_) => {}
+            None if receiver.highest().is_none_or(|highest| ext_seq > highest) => return,
+            None => {}
+        }
+    }
 }
 
 impl Publishing {
@@ -91,6 +110,9 @@ impl Publishing {
                 receiver.take_batch(now, &mut self.spare);
                 if self.spare.is_empty() {
                     continue;
+                }
+                if kind == Kind::Video {
+                    add_overtakers(receiver, &mut self.spare);
                 }
                 if section.announced != Some(format) {
                     section.announced = Some(format);

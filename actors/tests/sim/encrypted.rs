@@ -84,10 +84,10 @@ fn sim_encrypted_video_is_repaired_over_a_lossy_link() {
         let (decisions, sim) = run(seed, link);
         assert_eq!(decisions.connected, [true; 4], "seed {seed}");
         assert!(sim.counters(0).rtx_sent.get() > 10, "seed {seed}: the link loses, our egress repairs");
-        for (what, count, lost) in decisions.got {
-            // Audio is not repaired; video of mid 1 is, but for what str0m gives up on.
-            let share = f64::from(lost) / (count as f64 + f64::from(lost));
-            assert!(share < 0.12, "seed {seed}: {what} got {count}, lost {lost}");
+        // Audio is not repaired. Video is, but for what str0m, the publisher's and the player's end, gives up on.
+        for (what, count, lost) in decisions.got.iter().filter(|(what, ..)| what.ends_with("/1")) {
+            let share = f64::from(*lost) / (*count as f64 + f64::from(*lost));
+            assert!(*count > 200 && share < 0.01, "seed {seed}: {what} got {count}, lost {lost}");
         }
     }
 }

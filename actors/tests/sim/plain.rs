@@ -53,8 +53,9 @@ struct Outgoing {
 pub struct Incoming {
     /// Numbers of the payloads that came, by who sent them.
     pub numbers: BTreeMap<u32, BTreeSet<u32>>,
-    /// Payloads that came more than once.
+    /// Packets of the stream itself (not retransmissions) that came more than once, or a payload under two numbers.
     pub duplicates: u64,
+    from_stream: BTreeSet<u64>,
     /// Sequence numbers that came, extended by arrival.
     seqs: BTreeSet<u64>,
     missing: BTreeMap<u64, (Instant, u32)>,
@@ -235,6 +236,7 @@ impl Plain {
         let ssrc = packet.header.ssrc;
         if let Some(stream) = self.incoming.get_mut(&ssrc) {
             let seq = extend(stream.highest, packet.header.seq);
+            stream.duplicates += u64::from(!stream.from_stream.insert(seq));
             stream.take(now, seq, packet.payload);
             return;
         }
@@ -315,8 +317,9 @@ impl Incoming {
         }
         self.highest = Some(self.highest.map_or(seq, |h| h.max(seq)));
         let (who, number) = read_stamp(payload).expect("a stamped payload");
-        let again = !self.seqs.insert(seq) | !self.numbers.entry(who).or_default().insert(number);
-        self.duplicates += u64::from(again);
+        let (new_seq, new_number) = (self.seqs.insert(seq), self.numbers.entry(who).or_default().insert(number));
+        // A repair may cross with what it repairs; then both the number and the payload are known.
+        self.duplicates += u64::from(new_seq != new_number);
     }
 
     /// Payloads between the first and the last that came which never did.

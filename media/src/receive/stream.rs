@@ -176,6 +176,11 @@ impl StreamReceiver {
         self.timing.clock(transport)
     }
 
+    /// Highest sequence number so far.
+    pub fn highest(&self) -> Option<u64> {
+        self.window.highest()
+    }
+
     /// What was received lately, by number or by cursor.
     pub fn ring(&self) -> &Ring {
         &self.ring

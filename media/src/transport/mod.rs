@@ -328,7 +328,7 @@ impl Transport {
     ) -> Result<(), DatagramRefused> {
         match self {
             Transport::WebRtc(t) => t.receive(now, from, to, datagram),
-            Transport::Plain(t) => t.receive(from, datagram),
+            Transport::Plain(t) => t.receive(now, from, datagram),
         }
     }
 
@@ -336,7 +336,7 @@ impl Transport {
     pub fn wake(&mut self, now: Instant) {
         match self {
             Transport::WebRtc(t) => t.wake(now),
-            Transport::Plain(_) => {}
+            Transport::Plain(t) => t.wake(now),
         }
     }
 

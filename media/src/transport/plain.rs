@@ -3,7 +3,8 @@
 //!
 //! The peer's first datagram, of any kind, connects it. A publisher's RTP and RTCP are read as they are. A
 //! playing peer gets [`SrtpKeys`] of zeros, so that the send side runs unchanged and whoever knows that can open
-//! what it sends. RTCP BYE stands for close notify. Lost packets are not asked for.
+//! what it sends. RTCP BYE stands for close notify. Lost packets
+//! of sections that agreed on retransmission are asked for, as str0m asks on an encrypted transport.
 
 use super::peek::{self, Rtp, Sort};
 use super::streams::{Admission, Streams};
@@ -12,9 +13,12 @@ use super::{
 };
 use crate::codec::Format;
 use crate::packet::AudioLevel;
+use crate::receive::loss::NackGenerator;
 use crate::sdp::{Answer, AnswerParts, Offer, SdpRefusal, Security, check_candidate, negotiate};
+use crate::wire::rtcp::write_nack;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 /// Sender of our own RTCP.
 const OUR_SSRC: u32 = 1;
@@ -32,6 +36,7 @@ pub struct Plain {
     sources: Vec<Source>,
     peer: Option<SocketAddr>,
     closed: bool,
+    lost: Vec<u64>,
     out: VecDeque<Output>,
 }
 
@@ -40,6 +45,8 @@ struct Source {
     ssrc: u32,
     last: u64,
     report: Option<(u64, u32)>,
+    /// Only where retransmission was agreed on.
+    nacks: Option<NackGenerator>,
 }
 
 impl Source {
@@ -92,6 +99,7 @@ impl Plain {
             sources: Vec::new(),
             peer: None,
             closed: false,
+            lost: Vec::new(),
             out: VecDeque::new(),
         };
         Ok((plain, answer))
@@ -110,10 +118,30 @@ impl Plain {
     }
 
     pub(super) fn poll(&mut self) -> Output {
-        self.out.pop_front().unwrap_or(Output::Wait(None))
+        self.out.pop_front().unwrap_or_else(|| {
+            let nacks = self.sources.iter().filter_map(|s| s.nacks.as_ref()?.deadline());
+            Output::Wait(nacks.map(|deadline| deadline.at).min())
+        })
     }
 
-    pub(super) fn receive(&mut self, from: SocketAddr, datagram: &[u8]) -> Result<(), DatagramRefused> {
+    /// Asks for what is missing and due (RFC 4585 §6.2.1).
+    pub(super) fn wake(&mut self, now: Instant) {
+        for index in 0..self.sources.len() {
+            self.lost.clear();
+            let source = &mut self.sources[index];
+            let Some(nacks) = &mut source.nacks else { continue };
+            nacks.due(now, &mut self.lost);
+            if self.lost.is_empty() {
+                continue;
+            }
+            let (media, lost): (u32, Vec<u16>) = (source.ssrc, self.lost.iter().map(|n| low_16(*n)).collect());
+            let mut datagram = Vec::new();
+            write_nack(&mut datagram, OUR_SSRC, media, &lost);
+            self.transmit(datagram);
+        }
+    }
+
+    pub(super) fn receive(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Result<(), DatagramRefused> {
         if self.closed {
             return Err(DatagramRefused::Closed);
         }
@@ -136,7 +164,7 @@ impl Plain {
         match peek::sort(datagram) {
             Sort::Stun => Ok(()),
             Sort::Rtp | Sort::Rtcp if self.role == Role::Play => Err(DatagramRefused::NotForTransport),
-            Sort::Rtp => self.rtp(datagram),
+            Sort::Rtp => self.rtp(now, datagram),
             Sort::Rtcp => self.rtcp(datagram),
             Sort::Dtls | Sort::Unknown => Err(DatagramRefused::NotOurs),
         }
@@ -179,7 +207,7 @@ impl Plain {
         }
     }
 
-    fn rtp(&mut self, datagram: &[u8]) -> Result<(), DatagramRefused> {
+    fn rtp(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DatagramRefused> {
         let rtp = Rtp::parse(datagram).ok_or(DatagramRefused::Unreadable)?;
         if !self.streams.knows(rtp.ssrc) {
             match self.streams.admit(&rtp) {
@@ -205,22 +233,28 @@ impl Plain {
             pt = self.repaired_pt(rtp.pt).ok_or(DatagramRefused::UnknownSsrc)?;
         }
         let (section, format) = self.streams.authenticated(ssrc, pt).ok_or(DatagramRefused::UnknownSsrc)?;
-        let received = self.received(&rtp, (ssrc, seq), section, format, payload);
+        let received = self.received(now, &rtp, (ssrc, seq), section, format, payload);
         self.event(TransportEvent::Rtp(received));
         Ok(())
     }
 
     fn received(
         &mut self,
+        now: Instant,
         rtp: &Rtp<'_>,
         (ssrc, seq): (u32, u16),
         section: usize,
         format: Format,
         payload: &[u8],
     ) -> ReceivedRtp {
+        let formats = self.sections.get(section).map(|s| &s.formats);
+        let repairs = formats.is_some_and(|f| f.iter().any(|f| f.format == format && f.rtx_pt.is_some()));
         let source = self.source(ssrc, seq);
         let ext_seq = source.extend(seq);
         source.last = source.last.max(ext_seq);
+        if repairs {
+            source.nacks.get_or_insert_default().observe(now, ext_seq);
+        }
         let sender_report = source.report;
         let level_id = self.sections.get(section).and_then(|s| s.extensions.audio_level);
         let level = level_id.and_then(|id| rtp.extension(id)?.first().copied());
@@ -239,7 +273,7 @@ impl Plain {
 
     fn source(&mut self, ssrc: u32, seq: u16) -> &mut Source {
         let index = self.sources.iter().position(|s| s.ssrc == ssrc).unwrap_or_else(|| {
-            self.sources.push(Source { ssrc, last: u64::from(seq), report: None });
+            self.sources.push(Source { ssrc, last: u64::from(seq), report: None, nacks: None });
             self.sources.len() - 1
         });
         &mut self.sources[index]
