@@ -93,6 +93,8 @@ pub struct WorkerReport {
     pub gso_segments: usize,
 }
 
+/// Time for the goodbyes of a node that closes every room.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A worker is taken for stuck when it has not answered for this long.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
@@ -205,7 +207,7 @@ impl Node {
     /// When it is gone already.
     pub async fn leave(&self, id: TransportId) -> Result<(), Refusal> {
         let (_, room) = self.supervisor(|reply| SupervisorMsg::Transport(id, reply)).await??;
-        tell(&room, RoomMsg::End { transport: id, reason: LeaveReason::ClientLeft })
+        self.ask(&room, |reply| RoomMsg::End { transport: id, reason: LeaveReason::ClientLeft, reply }).await
     }
 
     /// Rooms in order of opening, participants included.
@@ -253,7 +255,7 @@ impl Node {
     /// `RoomNotFound`.
     pub async fn delete_room(&self, name: &RoomName, by: Option<String>) -> Result<(), Refusal> {
         let port = self.find(name).await?;
-        tell(&port, RoomMsg::Close { reason: LeaveReason::RoomClosed, by })
+        self.ask(&port, |reply| RoomMsg::Close { reason: LeaveReason::RoomClosed, by, reply }).await
     }
 
     async fn with_stats(&self, sessions: Vec<(SessionInfo, Port<SessionMsg>)>) -> Vec<SessionInfo> {
@@ -386,12 +388,19 @@ impl Node {
                 .all(|worker| now_ms.saturating_sub(worker.answered_at_ms.load(Ordering::Relaxed)) < limit)
     }
 
-    /// No new joins; participants are told; returns when all have left or `within` is over.
+    /// No new joins; participants are told to move and have `within` to leave, then every room ends. Returns when
+    /// all have left.
     pub async fn drain(&self, within: Duration) {
         self.inner.draining.store(true, Ordering::Relaxed);
-        let (reply, done) = Reply::pair();
-        if self.inner.supervisor.tell(SupervisorMsg::Drain(reply)).is_ok() {
-            let _ = tokio::time::timeout(within, done).await;
+        let (reply, mut done) = Reply::pair();
+        if self.inner.supervisor.tell(SupervisorMsg::Drain(reply)).is_err() {
+            return;
+        }
+        if tokio::time::timeout(within, &mut done).await.is_ok() {
+            return;
+        }
+        if self.inner.supervisor.tell(SupervisorMsg::CloseAll).is_ok() {
+            let _ = tokio::time::timeout(LAST_WORDS, done).await;
         }
     }
 

@@ -93,6 +93,13 @@ pub enum SupervisorMsg {
         /// To what.
         kind: RoomKind,
     },
+    /// A room takes nobody any more and its name is free; its people are on their way out.
+    RoomClosing {
+        /// Which.
+        room: RoomId,
+        /// Why.
+        reason: LeaveReason,
+    },
     /// A room is over.
     RoomEnded {
         /// Which.
@@ -105,6 +112,8 @@ pub enum SupervisorMsg {
     },
     /// No new joins; everybody is told. Answered when the last room has ended.
     Drain(Reply<()>),
+    /// The time to leave is over: every room ends.
+    CloseAll,
     /// A worker's thread has died, and its rooms with it.
     WorkerLost(usize),
 }
@@ -361,7 +370,10 @@ impl Supervisor {
     fn remove_room(&mut self, id: RoomId, reason: LeaveReason) -> Option<RoomEntry> {
         let key = self.ids.remove(&id)?;
         let entry = self.rooms.remove(&key)?;
-        self.names.remove(&entry.seed.name);
+        // Another room may have the name by now.
+        if self.names.get(&entry.seed.name) == Some(&key) {
+            self.names.remove(&entry.seed.name);
+        }
         self.counts.room(entry.kind).fetch_sub(1, Ordering::Relaxed);
         let sessions: Vec<SessionId> = self.sessions.iter().filter(|(_, r)| r.0 == id).map(|(s, _)| *s).collect();
         for session in sessions {
@@ -401,13 +413,32 @@ impl Supervisor {
         self.draining.push(reply);
         let mut dead = Vec::new();
         for room in self.rooms.values() {
-            let close = RoomMsg::Close { reason: LeaveReason::ServerShutdown, by: None };
-            if let Err(Refused::Gone(_)) = room.port.tell(close) {
+            if let Err(Refused::Gone(_)) = room.port.tell(RoomMsg::Drain) {
                 dead.push(room.seed.id);
             }
         }
         for id in dead {
             self.remove_room(id, LeaveReason::ServerShutdown);
+        }
+    }
+
+    fn close_all(&mut self) {
+        self.closed = true;
+        for room in self.rooms.values() {
+            let (reply, _) = Reply::pair();
+            // One that cannot be told goes with the process, a moment later.
+            let _ = room.port.tell(RoomMsg::Close { reason: LeaveReason::ServerShutdown, by: None, reply });
+        }
+    }
+
+    /// The room's name is free at once, and nobody finds its transports any more.
+    fn room_closing(&mut self, id: RoomId, reason: LeaveReason) {
+        let Some(key) = self.ids.get(&id) else { return };
+        self.names.retain(|_, named| named != key);
+        let ending: Vec<TransportId> =
+            self.transports.iter().filter(|(_, t)| t.room == id).map(|(id, _)| *id).collect();
+        for transport in ending {
+            self.transport_ended(transport, reason);
         }
     }
 
@@ -475,6 +506,8 @@ impl Receive for Supervisor {
             }
             SupervisorMsg::RoomDied { room } => self.room_died(now, room),
             SupervisorMsg::Drain(reply) => self.drain(reply),
+            SupervisorMsg::CloseAll => self.close_all(),
+            SupervisorMsg::RoomClosing { room, reason } => self.room_closing(room, reason),
             SupervisorMsg::WorkerLost(worker) => self.worker_lost(worker),
         }
         // Deaths that lie far enough back are forgotten, so that the table does not grow.

@@ -26,6 +26,8 @@ impl Room {
             attachment.ending = true;
         }
         member.port.post(now, SessionMsg::End { transport: index, reason });
+        // At once, not when the session confirms: a second DELETE finds it gone.
+        self.supervisor.post(now, SupervisorMsg::TransportEnded { transport, reason });
     }
 
     pub(super) fn trickle(&mut self, now: Instant, transport: TransportId, candidates: Vec<String>) {
@@ -56,15 +58,22 @@ impl Room {
         }
         self.closing = true;
         tracing::info!(room = %self.seed.name, id = %self.seed.id, reason = reason.label(), people = self.members.len(), "room closes");
-        if reason == LeaveReason::ServerShutdown {
-            self.emit(now, None, RoomEvent::MessageToYou { what: "moving", by: None, track: None });
-        }
+        self.supervisor.post(now, SupervisorMsg::RoomClosing { room: self.seed.id, reason });
         self.emit(now, None, RoomEvent::RoomFinished { reason, by });
         for member in &mut self.members {
             member.port.post(now, SessionMsg::Close(reason));
         }
         if self.members.is_empty() {
             self.finish(now);
+        }
+    }
+
+    /// The server is going down: everybody is told to move; an empty room ends at once.
+    pub(super) fn drain(&mut self, now: Instant) {
+        self.draining = true;
+        self.emit(now, None, RoomEvent::MessageToYou { what: "moving", by: None, track: None });
+        if self.members.is_empty() {
+            self.close(now, LeaveReason::ServerShutdown, None);
         }
     }
 

@@ -266,6 +266,8 @@ impl Room {
             self.empty_since = Some(now);
             if self.closing {
                 self.finish(now);
+            } else if self.draining {
+                self.close(now, LeaveReason::ServerShutdown, None);
             }
         }
     }

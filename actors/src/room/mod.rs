@@ -42,6 +42,8 @@ pub enum RoomMsg {
         transport: TransportId,
         /// Why.
         reason: LeaveReason,
+        /// Answered when nobody finds it any more.
+        reply: Reply<()>,
     },
     /// Remote candidates that came later.
     Trickle {
@@ -60,7 +62,11 @@ pub enum RoomMsg {
         reason: LeaveReason,
         /// Who ended it.
         by: Option<String>,
+        /// Answered when nobody finds it any more.
+        reply: Reply<()>,
     },
+    /// The server is going down: everybody is told, calls go on until they end or the time is up.
+    Drain,
     /// Its sessions, with the ports to ask for their counters.
     Sessions(Reply<Vec<(SessionInfo, Port<SessionMsg>)>>),
     /// A participant's session.
@@ -167,6 +173,7 @@ pub struct Room {
     created_at: Instant,
     empty_since: Option<Instant>,
     ever_joined: bool,
+    draining: bool,
     closing: bool,
 }
 
@@ -195,6 +202,7 @@ impl Room {
             created_at: now,
             empty_since: Some(now),
             ever_joined: false,
+            draining: false,
             closing: false,
             seed,
             local,
@@ -249,14 +257,21 @@ impl Receive for Room {
             RoomMsg::Media(batch) => self.media(now, &batch),
             RoomMsg::KeyFrameWanted { track } => self.key_frame_wanted(now, track),
             RoomMsg::Attach(attach) => self.attach(now, *attach),
-            RoomMsg::End { transport, reason } => self.end_transport(now, transport, reason),
+            RoomMsg::End { transport, reason, reply } => {
+                self.end_transport(now, transport, reason);
+                reply.answer(());
+            }
             RoomMsg::Trickle { transport, candidates } => self.trickle(now, transport, candidates),
             RoomMsg::Info(reply) => reply.answer(self.info()),
             RoomMsg::Patch(settings, reply) => {
                 self.patch(now, settings);
                 reply.answer(self.info());
             }
-            RoomMsg::Close { reason, by } => self.close(now, reason, by),
+            RoomMsg::Close { reason, by, reply } => {
+                self.close(now, reason, by);
+                reply.answer(());
+            }
+            RoomMsg::Drain => self.drain(now),
             RoomMsg::Sessions(reply) => reply.answer(self.sessions()),
             RoomMsg::SessionOf(identity, reply) => {
                 reply.answer(self.members.iter().find(|m| m.identity == identity).map(|m| m.session));

