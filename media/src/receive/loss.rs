@@ -82,6 +82,7 @@ impl LossCount {
 pub struct NackGenerator {
     /// By number, lowest first.
     holes: VecDeque<Hole>,
+    lowest: u64,
     highest: Option<u64>,
     rtt: Duration,
 }
@@ -97,6 +98,8 @@ struct Hole {
 impl NackGenerator {
     /// Holes remembered.
     pub const HOLES_MAX: usize = 1_024;
+    /// How many packets may overtake the first one of a stream.
+    pub const OVERTAKEN_MAX: u64 = 64;
     /// Requests for one packet.
     pub const TRIES_MAX: u8 = 10;
     /// Packets older than this come too late for any decoder.
@@ -108,7 +111,7 @@ impl NackGenerator {
 
     /// No holes; a round trip of 100 ms is assumed until [`Self::set_rtt`].
     pub fn new() -> Self {
-        Self { holes: VecDeque::new(), highest: None, rtt: Duration::from_millis(100) }
+        Self { holes: VecDeque::new(), lowest: 0, highest: None, rtt: Duration::from_millis(100) }
     }
 
     /// A round trip was measured; it spaces requests from now on.
@@ -125,8 +128,13 @@ impl NackGenerator {
     pub fn observe(&mut self, now: Instant, ext_seq: u64) {
         let Some(highest) = self.highest else {
             self.highest = Some(ext_seq);
+            self.lowest = ext_seq;
             return;
         };
+        if ext_seq < self.lowest {
+            self.begin_earlier(now, ext_seq);
+            return;
+        }
         if ext_seq <= highest {
             if let Ok(at) = self.holes.binary_search_by_key(&ext_seq, |hole| hole.ext_seq) {
                 self.holes.remove(at);
@@ -145,6 +153,20 @@ impl NackGenerator {
             }
             self.holes.push_back(Hole { ext_seq: lost, since: now, ask_at: now + Self::REORDER_WAIT, tries: 0 });
         }
+    }
+
+    /// The stream began before the first packet that arrived: what lies between is missing, too. Only packets that
+    /// were overtaken come so; one from far before is no beginning.
+    fn begin_earlier(&mut self, now: Instant, ext_seq: u64) {
+        if self.lowest - ext_seq > Self::OVERTAKEN_MAX {
+            return;
+        }
+        for lost in (ext_seq + 1..self.lowest).rev() {
+            if self.holes.len() < Self::HOLES_MAX {
+                self.holes.push_front(Hole { ext_seq: lost, since: now, ask_at: now + Self::REORDER_WAIT, tries: 0 });
+            }
+        }
+        self.lowest = ext_seq;
     }
 
     /// A key frame arrived whole: nothing before `ext_seq` is needed any more.
@@ -201,6 +223,19 @@ mod tests {
         let mut out = Vec::new();
         nack.due(now, &mut out);
         out
+    }
+
+    #[test]
+    fn what_lies_between_a_beginning_and_those_that_overtook_it_is_asked_for() {
+        let (t0, mut out) = (start(), Vec::new());
+        let mut nacks = NackGenerator::new();
+        for ext_seq in [104, 105, 100, 102] {
+            nacks.observe(t0, ext_seq);
+        }
+        nacks.due(t0 + NackGenerator::REORDER_WAIT, &mut out);
+        assert_eq!(out, [101, 103]);
+        nacks.observe(t0, 20);
+        assert_eq!(nacks.open(), 2, "a packet from far before is no beginning");
     }
 
     #[test]
