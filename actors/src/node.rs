@@ -340,8 +340,7 @@ impl Node {
         after: Option<u64>,
     ) -> Result<EventFeed, Refusal> {
         let port = self.find(room).await?;
-        let (first, next) = self.ask(&port, |reply| RoomMsg::Events { me, after, reply }).await??;
-        Ok(EventFeed { first, next })
+        self.ask(&port, |reply| RoomMsg::Events { me, after, reply }).await?
     }
 
     /// The session of a participant, if it is in.

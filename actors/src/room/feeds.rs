@@ -1,7 +1,7 @@
 //! Event streams: a numbered log of the last minute, and bounded queues to whoever listens.
 
 use super::Room;
-use crate::api::{Numbered, Refusal, RoomEvent, SectionAssignment};
+use crate::api::{EventFeed, Numbered, Refusal, RoomEvent, SectionAssignment};
 use crate::room::members::Role;
 use rondo_media::ids::SessionId;
 use std::collections::VecDeque;
@@ -111,7 +111,7 @@ impl Room {
         _now: Instant,
         me: Option<SessionId>,
         after: Option<u64>,
-    ) -> Result<(Vec<Numbered>, mpsc::Receiver<Numbered>), Refusal> {
+    ) -> Result<EventFeed, Refusal> {
         let next = self.feeds.open(me)?;
         let missed = after.and_then(|after| self.feeds.since(after, me));
         let first = missed.unwrap_or_else(|| {
@@ -123,7 +123,7 @@ impl Room {
             };
             vec![Numbered { id: self.feeds.next_id - 1, event: Arc::new(snapshot) }]
         });
-        Ok((first, next))
+        Ok(EventFeed { first, next })
     }
 
     fn sections_of(&self, me: SessionId) -> Vec<SectionAssignment> {

@@ -10,7 +10,7 @@ mod joining;
 mod members;
 
 use crate::api::{
-    LeaveReason, Numbered, Refusal, RoomInfo, RoomKind, RoomSettings, SessionInfo, SessionPatch, SessionState,
+    EventFeed, LeaveReason, Refusal, RoomInfo, RoomKind, RoomSettings, SessionInfo, SessionPatch, SessionState,
     TransportStats, Wish,
 };
 use crate::batch::Batch;
@@ -91,7 +91,7 @@ pub enum RoomMsg {
         /// Resume behind this event.
         after: Option<u64>,
         /// Snapshot or backlog, and what follows.
-        reply: Reply<Result<(Vec<Numbered>, tokio::sync::mpsc::Receiver<Numbered>), Refusal>>,
+        reply: Reply<Result<EventFeed, Refusal>>,
     },
     /// A batch of a track, for everybody who sees it.
     Media(Arc<Batch>),

@@ -78,7 +78,8 @@ fn sim_a_peer_that_vanishes_is_disconnected_then_gone_with_its_tracks() {
     let (_bob, _) = player(&mut sim, &shared, "r", "bob", 2, 1);
     sim.run(secs(1));
     let room = room_port(&mut sim, "r").expect("open");
-    let (_, mut events) = ask(&mut sim, &room, |reply| RoomMsg::Events { me: None, after: None, reply }).expect("open");
+    let feed = ask(&mut sim, &room, |reply| RoomMsg::Events { me: None, after: None, reply });
+    let mut events = feed.expect("open").next;
     sim.client(ann).vanished = true;
     sim.run(limits().gone_after + secs(1));
     let mut names = Vec::new();
