@@ -114,8 +114,8 @@ sections! {
     }
     /// Media: one UDP socket for each worker thread.
     [media] Media {
-        /// Address to bind. "::" serves IPv6 and IPv4 from one socket.
-        bind: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED), "an IP address without a port", |ip| !ip.is_multicast();
+        /// Address to bind. "::" serves IPv6 and IPv4 from one socket, IPv4 alone where there is no IPv6.
+        bind: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED), "an IP address without a port", |ip| !ip.is_multicast();
         /// Addresses told to peers, best first. Left out: the bind address if it names one machine, else this
         /// machine's outward address, with --dev the loopback address before it. Behind NAT: the public address.
         advertise: Vec<IpAddr> = Vec::new(), "a list of IP addresses that peers can reach, without ports",
@@ -230,6 +230,8 @@ impl Config {
         let mut ips: Vec<IpAddr> = Vec::new();
         if self.dev {
             ips.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+            let v6 = bind.is_ipv6() && UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+            ips.extend(v6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST)));
         }
         ips.extend(outward(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
         if bind.is_ipv6() {
