@@ -119,7 +119,7 @@ fn format_of(section: &OfferSection, pt: u8) -> Option<(Format, String)> {
                 Some(value) => h264::parse(value)?,
                 None => h264::DEFAULT,
             };
-            let profile = h264::profile_class(offered)?;
+            let profile = h264::forwarded(offered)?;
             let packetization = number("packetization-mode", 0).filter(|mode| *mode <= 1)?;
             let asymmetry = section.parameter(pt, "level-asymmetry-allowed") == Some("1");
             let fmtp = format!(

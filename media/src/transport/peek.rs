@@ -1,25 +1,5 @@
-//! Looking into datagrams before they are authenticated: just enough to sort them.
-
-/// What the first byte says (RFC 7983 §7).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
-    Stun,
-    Dtls,
-    Rtp,
-    Rtcp,
-    Unknown,
-}
-
-/// Sorts a datagram; RTP and RTCP are told apart as in RFC 5761 §4.
-pub(super) fn sort(datagram: &[u8]) -> Sort {
-    match datagram {
-        [0..=3, ..] => Sort::Stun,
-        [20..=63, ..] => Sort::Dtls,
-        [128..=191, 192..=223, ..] => Sort::Rtcp,
-        [128..=191, _, ..] => Sort::Rtp,
-        _ => Sort::Unknown,
-    }
-}
+//! Looking into datagrams before they are authenticated: just enough to say whose they are. Unlike
+//! [`crate::wire::rtp::RtpView`] nothing here believes the padding count: on a protected packet it is ciphertext.
 
 /// A STUN message's header and the two attributes of a check that matter here (RFC 8489 §5, RFC 8445 §7.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,26 +134,5 @@ mod tests {
         }
         assert!(Rtp::parse(&full[..23]).is_none());
         assert_eq!(Rtp::parse(&full).unwrap().body, [9, 9]);
-    }
-
-    #[test]
-    fn datagrams_are_sorted_by_rfc_7983() {
-        for (bytes, sorted) in [
-            (&[0u8, 1][..], Sort::Stun),
-            (&[3], Sort::Stun),
-            (&[4], Sort::Unknown),
-            (&[22, 254], Sort::Dtls),
-            (&[63], Sort::Dtls),
-            (&[64, 0, 0, 0], Sort::Unknown),
-            (&[128, 96], Sort::Rtp),
-            (&[128, 0x80 | 96], Sort::Rtp),
-            (&[129, 200], Sort::Rtcp),
-            (&[143, 205], Sort::Rtcp),
-            (&[128], Sort::Unknown),
-            (&[192, 0], Sort::Unknown),
-            (&[], Sort::Unknown),
-        ] {
-            assert_eq!(sort(bytes), sorted, "{bytes:?}");
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! what it sends. RTCP BYE stands for close notify. Lost packets
 //! of sections that agreed on retransmission are asked for, as str0m asks on an encrypted transport.
 
-use super::peek::{self, Rtp, Sort};
+use super::peek::Rtp;
 use super::streams::{Admission, Streams};
 use super::{
     Accept, ClosedBy, DatagramRefused, Output, ReceivedRtp, Role, Section, SrtpKeys, SrtpProfile, TransportEvent,
@@ -16,6 +16,7 @@ use crate::packet::AudioLevel;
 use crate::receive::loss::NackGenerator;
 use crate::sdp::{Answer, AnswerParts, Offer, SdpRefusal, Security, check_candidate, negotiate};
 use crate::wire::rtcp::write_nack;
+use crate::wire::rtp::{Class, classify};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -161,12 +162,12 @@ impl Plain {
             Some(peer) if peer != from => self.event(TransportEvent::PeerMoved { peer: from }),
             Some(_) => {}
         }
-        match peek::sort(datagram) {
-            Sort::Stun => Ok(()),
-            Sort::Rtp | Sort::Rtcp if self.role == Role::Play => Err(DatagramRefused::NotForTransport),
-            Sort::Rtp => self.rtp(now, datagram),
-            Sort::Rtcp => self.rtcp(datagram),
-            Sort::Dtls | Sort::Unknown => Err(DatagramRefused::NotOurs),
+        match classify(datagram) {
+            Class::Stun => Ok(()),
+            Class::Rtp | Class::Rtcp if self.role == Role::Play => Err(DatagramRefused::NotForTransport),
+            Class::Rtp => self.rtp(now, datagram),
+            Class::Rtcp => self.rtcp(datagram),
+            Class::Dtls | Class::Unknown => Err(DatagramRefused::NotOurs),
         }
     }
 

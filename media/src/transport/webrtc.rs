@@ -6,12 +6,13 @@
 
 use super::crypto::{Handshake, WebRtcShared};
 use super::path::{Move, Path};
-use super::peek::{self, Rtp, Sort, Stun};
+use super::peek::{Rtp, Stun};
 use super::setup;
 use super::streams::{Admission, Streams};
 use super::{Accept, ClosedBy, DatagramRefused, Output, ReceivedRtp, Role, Section, TransportEvent};
 use crate::packet::AudioLevel;
 use crate::sdp::{Answer, AnswerParts, CANDIDATES_MAX, Ice, Offer, SdpRefusal, Security, check_candidate, negotiate};
+use crate::wire::rtp::{Class, classify};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -158,18 +159,18 @@ impl WebRtc {
         }
         self.now = self.now.max(now);
         let to = self.candidate_for(to)?;
-        match peek::sort(datagram) {
-            Sort::Stun => self.check(from, to, datagram),
-            Sort::Dtls if self.path.has_proven(from) => self.feed(from, to, datagram),
-            Sort::Dtls => Err(DatagramRefused::UnknownAddress),
-            Sort::Rtp | Sort::Rtcp if self.role == Role::Play => Err(DatagramRefused::NotForTransport),
-            Sort::Rtp | Sort::Rtcp if self.state != State::Connected => Err(DatagramRefused::NoKeys),
-            Sort::Rtp => {
+        match classify(datagram) {
+            Class::Stun => self.check(from, to, datagram),
+            Class::Dtls if self.path.has_proven(from) => self.feed(from, to, datagram),
+            Class::Dtls => Err(DatagramRefused::UnknownAddress),
+            Class::Rtp | Class::Rtcp if self.role == Role::Play => Err(DatagramRefused::NotForTransport),
+            Class::Rtp | Class::Rtcp if self.state != State::Connected => Err(DatagramRefused::NoKeys),
+            Class::Rtp => {
                 self.admit(from, datagram)?;
                 self.feed(from, to, datagram)
             }
-            Sort::Rtcp => self.feed(from, to, datagram),
-            Sort::Unknown => Err(DatagramRefused::NotOurs),
+            Class::Rtcp => self.feed(from, to, datagram),
+            Class::Unknown => Err(DatagramRefused::NotOurs),
         }
     }
 
@@ -321,17 +322,17 @@ impl WebRtc {
     }
 
     fn transmit(&mut self, transmit: Transmit) {
-        let to = match peek::sort(&transmit.contents) {
-            Sort::Stun => {
+        let to = match classify(&transmit.contents) {
+            Class::Stun => {
                 self.path.answered(&transmit.contents);
                 transmit.destination
             }
             // Our egress owns SRTP and SRTCP of a playing transport. str0m has the same keys: a second sender
             // would use nonces and indexes twice (RFC 3711 §9.1, RFC 7714 §8.4). It declares no stream there
             // and has nothing to say, so this is a second lock on the same door.
-            Sort::Rtp | Sort::Rtcp if self.role == Role::Play => return,
+            Class::Rtp | Class::Rtcp if self.role == Role::Play => return,
             // str0m stays with the nominated pair of the highest priority; we follow the peer.
-            Sort::Rtp | Sort::Rtcp | Sort::Dtls | Sort::Unknown => self.path.peer().unwrap_or(transmit.destination),
+            Class::Rtp | Class::Rtcp | Class::Dtls | Class::Unknown => self.path.peer().unwrap_or(transmit.destination),
         };
         self.out.push_back(Output::Transmit { to, datagram: transmit.contents.into() });
     }
