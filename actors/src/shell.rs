@@ -240,3 +240,152 @@ impl<A: Receive + Unpin> Woken for Door<A> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::Reply;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    enum Msg {
+        Count(Reply<u32>),
+        Panic,
+        Finish,
+        Wait(std::sync::mpsc::Receiver<()>),
+    }
+
+    #[derive(Default)]
+    struct Counter {
+        counted: u32,
+        woken: u32,
+        done: bool,
+        wake_at: Option<Deadline>,
+    }
+
+    impl Receive for Counter {
+        type Msg = Msg;
+        fn receive(&mut self, _now: Instant, msg: Msg) {
+            match msg {
+                Msg::Count(reply) => {
+                    self.counted += 1;
+                    reply.answer(self.counted);
+                }
+                Msg::Panic => panic!("this test panics on purpose"),
+                Msg::Finish => self.done = true,
+                Msg::Wait(until) => {
+                    let _ = until.recv();
+                }
+            }
+        }
+        fn wake(&mut self, _now: Instant) {
+            self.woken += 1;
+        }
+        fn deadline(&self) -> Option<Deadline> {
+            self.wake_at
+        }
+        fn finished(&self) -> bool {
+            self.done
+        }
+    }
+
+    /// Remembers what was armed.
+    #[derive(Clone, Default)]
+    struct Armed(Rc<RefCell<Vec<Option<Deadline>>>>);
+    impl Alarm for Armed {
+        fn set(&mut self, deadline: Option<Deadline>) {
+            self.0.borrow_mut().push(deadline);
+        }
+    }
+
+    fn start(bound: usize, logic: Counter) -> (Port<Msg>, Rc<RefCell<Option<Ending>>>, Armed) {
+        let (ended, armed) = (Rc::new(RefCell::new(None)), Armed::default());
+        let (hears, alarm) = (ended.clone(), armed.clone());
+        let port = Shell::start(
+            bound,
+            |_| logic,
+            |_| Box::new(alarm) as Box<dyn Alarm>,
+            move |ending| *hears.borrow_mut() = Some(ending),
+        );
+        (port, ended, armed)
+    }
+
+    async fn count(port: &Port<Msg>) -> Option<u32> {
+        let (reply, answer) = Reply::pair();
+        port.tell(Msg::Count(reply)).ok()?;
+        tokio::time::timeout(Duration::from_secs(5), answer).await.ok()?.ok()
+    }
+
+    #[test]
+    fn a_panic_ends_one_actor_its_parent_hears_and_others_go_on() {
+        actix_rt::System::new().block_on(async {
+            let (fragile, ended, _) = start(8, Counter::default());
+            let (steady, _, _) = start(8, Counter::default());
+            assert_eq!(count(&fragile).await, Some(1));
+            assert!(fragile.tell(Msg::Panic).is_ok());
+            // The question queued behind the panic gets no answer, and says so at once.
+            assert_eq!(count(&fragile).await, None);
+            assert_eq!(*ended.borrow(), Some(Ending::Panicked));
+            assert!(matches!(fragile.tell(Msg::Finish), Err(Refused::Gone(Msg::Finish))));
+            assert_eq!(count(&steady).await, Some(1));
+        });
+    }
+
+    #[test]
+    fn a_finished_actor_is_gone_and_its_deadline_with_it() {
+        actix_rt::System::new().block_on(async {
+            let wake_at = Some(Deadline { at: Instant::now(), why: rondo_media::units::Why::Nack });
+            let (port, ended, armed) = start(8, Counter { wake_at, ..Counter::default() });
+            assert_eq!(count(&port).await, Some(1));
+            assert!(port.tell(Msg::Finish).is_ok());
+            assert_eq!(count(&port).await, None);
+            assert_eq!(*ended.borrow(), Some(Ending::Finished));
+            assert_eq!(*armed.0.borrow(), [wake_at, None]);
+        });
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_message_back_and_takes_again_when_it_has_room() {
+        actix_rt::System::new().block_on(async {
+            let arbiter = actix_rt::Arbiter::new();
+            let port = Shell::start_in(
+                &arbiter.handle(),
+                4,
+                |_| Counter::default(),
+                |_| Box::new(NeverArmed) as Box<dyn Alarm>,
+                |_| {},
+            );
+            let (go_on, until) = std::sync::mpsc::channel();
+            assert!(port.tell(Msg::Wait(until)).is_ok());
+            let (mut taken, mut refused, mut answers) = (0, 0, Vec::new());
+            for _ in 0..100 {
+                let (reply, answer) = Reply::pair();
+                match port.tell(Msg::Count(reply)) {
+                    Ok(()) => {
+                        (taken, answers) = (taken + 1, {
+                            answers.push(answer);
+                            answers
+                        })
+                    }
+                    Err(Refused::Full(Msg::Count(_))) => refused += 1,
+                    Err(_) => panic!("neither taken nor full"),
+                }
+            }
+            // The one that waits may have left the queue already, or not.
+            assert!(taken == 3 || taken == 4, "{taken} taken at a bound of 4");
+            assert_eq!(taken + refused, 100);
+            go_on.send(()).expect("the actor waits");
+            for answer in answers {
+                assert!(answer.await.is_ok(), "what was taken is handled");
+            }
+            assert!(count(&port).await.is_some());
+            arbiter.stop();
+        });
+    }
+
+    struct NeverArmed;
+    impl Alarm for NeverArmed {
+        fn set(&mut self, _deadline: Option<Deadline>) {}
+    }
+}

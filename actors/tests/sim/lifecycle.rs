@@ -199,3 +199,57 @@ fn sim_a_full_room_says_so_and_a_muted_track_is_not_forwarded() {
     let repaired: u64 = sim.client(bob).incoming.values().map(|s| s.repaired).sum();
     assert_eq!(repaired, 0, "the pause left no hole in the sequence");
 }
+
+#[test]
+fn sim_a_session_that_dies_takes_its_participant_along_and_nobody_else() {
+    let mut sim = sim::<Plain>(7);
+    let shared = Shared::plain();
+    let (_, ann) = publisher(&mut sim, &shared, "r", "ann", 1);
+    let (_, cy) = publisher(&mut sim, &shared, "r", "cy", 3);
+    let (bob, _) = player(&mut sim, &shared, "r", "bob", 2, 2);
+    sim.run(secs(1));
+    let room = room_port(&mut sim, "r").expect("open");
+    assert!(room.tell(RoomMsg::SessionDied { session: ann.session }).is_ok());
+    sim.run(ms(10));
+    assert_eq!(left(&sim, LeaveReason::ServerError), 1);
+    let supervisor = sim.supervisor();
+    let gone = ask(&mut sim, &supervisor, |reply| SupervisorMsg::Transport(ann.transport, reply));
+    assert_eq!(gone.map(|_| ()), Err(Refusal::TransportEnded(ann.transport, LeaveReason::ServerError)));
+    let of = |sim: &mut Sim<Plain>, who: u32| -> u64 {
+        let streams = sim.client(bob).incoming.values();
+        streams.filter_map(|s| s.numbers.get(&who)).map(|n| n.len() as u64).sum()
+    };
+    let (ann_before, cy_before) = (of(&mut sim, 2), of(&mut sim, 6));
+    sim.run(secs(1));
+    assert!(of(&mut sim, 2) <= ann_before + 1, "nothing of ann comes any more");
+    assert!(of(&mut sim, 6) >= cy_before + 45, "cy is heard as before");
+    assert_ne!(ann.session, cy.session);
+    let (_, again) = publisher(&mut sim, &shared, "r", "ann", 4);
+    assert_ne!(again.session, ann.session, "joining again is a new stay");
+}
+
+#[test]
+fn sim_a_room_that_dies_closes_its_sessions_and_its_name_cools_down_longer_each_time() {
+    let mut sim = sim::<Plain>(8);
+    let shared = Shared::plain();
+    let (_, other) = publisher(&mut sim, &shared, "other", "cy", 9);
+    for pause_s in [1, 2, 4] {
+        let (_, ann) = publisher(&mut sim, &shared, "r", "ann", pause_s);
+        sim.run(secs(1));
+        let room = room_port(&mut sim, "r").expect("open");
+        let id = ask(&mut sim, &room, RoomMsg::Info).id;
+        let supervisor = sim.supervisor();
+        assert!(supervisor.tell(SupervisorMsg::RoomDied { room: id }).is_ok());
+        sim.settle();
+        let gone = ask(&mut sim, &supervisor, |reply| SupervisorMsg::Transport(ann.transport, reply));
+        assert_eq!(gone.map(|_| ()), Err(Refusal::TransportEnded(ann.transport, LeaveReason::ServerError)));
+        sim.run(secs(u64::from(pause_s)) - ms(20));
+        let early = enter(&mut sim, &shared, publish("r", "ann", Plain::offer_to_publish()));
+        assert!(matches!(early, Err(Refusal::Busy { retry_after_s: 1 })), "{early:?}");
+        sim.run(ms(40));
+    }
+    let supervisor = sim.supervisor();
+    assert!(ask(&mut sim, &supervisor, |reply| SupervisorMsg::Transport(other.transport, reply)).is_ok());
+    let counts = sim.supervisor_counts();
+    assert_eq!((counts.rooms_died.load(Ordering::Relaxed), counts.restarts.load(Ordering::Relaxed)), (3, 2));
+}
