@@ -189,7 +189,7 @@ pub struct Join {
     /// Came without a token (`--dev`): nobody else may end this transport by a token of the same identity,
     /// whoever knows its id may.
     pub guest: bool,
-    /// Identity was made up for a viewer: counted apart, not shown as a participant that publishes.
+    /// The door it came in by.
     pub door: Door,
     /// What for.
     pub purpose: Purpose,
@@ -244,6 +244,9 @@ pub enum Refusal {
     /// No such session.
     #[error("there is no session {0}")]
     SessionNotFound(SessionId),
+    /// Ended; the reason is kept for a while.
+    #[error("session {0} has ended: {1}")]
+    SessionEnded(SessionId, LeaveReason),
     /// No such track.
     #[error("there is no track {0} in this session")]
     TrackNotFound(TrackId),
@@ -572,7 +575,7 @@ pub enum RoomEvent {
         /// Identities that speak, loudest first.
         speakers: Vec<String>,
     },
-    /// The room was opened.
+    /// The room was opened: the first event of its life. Streams open later and see it only by resuming.
     RoomStarted {
         /// The room.
         room: RoomInfo,
@@ -605,7 +608,7 @@ pub enum RoomEvent {
         /// Why.
         reason: LeaveReason,
     },
-    /// A track is there.
+    /// A track is there, or its codec has changed.
     TrackPublished {
         /// Whose.
         #[serde(serialize_with = "text")]
@@ -646,7 +649,7 @@ pub enum RoomEvent {
     },
     /// To one session: what a section of its play transport carries from now on.
     SectionAssigned(SectionAssignment),
-    /// To one session: tracks that found no section of a play transport.
+    /// To one session: how many tracks have no section of a play transport; on every change, 0 included.
     SectionsFull {
         /// `TP_…`
         #[serde(serialize_with = "text")]

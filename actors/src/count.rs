@@ -1,5 +1,6 @@
 //! Counters that the hot path can afford: plain per-worker cells, read by whoever scrapes.
 
+use crate::api::LeaveReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -99,7 +100,13 @@ counters! {
     joins_connected,
     /// Joins that never came up.
     joins_failed,
+    /// Datagrams that found no room in the outbox: somebody wrote more in one go than it may hold.
+    outbox_refused,
 }
+
+/// Joins that never came up, by reason, in the order of [`LeaveReason::ALL`].
+#[derive(Debug, Default)]
+pub struct Failures(pub [Counter; LeaveReason::ALL.len()]);
 
 /// A reading of a whole node.
 #[derive(Debug, Clone, Default)]
@@ -114,8 +121,12 @@ pub struct NodeCounts {
     pub transports: Vec<u64>,
     /// Participants that left, by reason label.
     pub left: Vec<(&'static str, u64)>,
+    /// Joins that never came up, by reason label.
+    pub failed: Vec<(&'static str, u64)>,
     /// Timer wake-ups by reason label.
     pub wakeups: Vec<(&'static str, u64)>,
+    /// The supervisor's actor panicked: nobody can join any more.
+    pub supervisor_lost: u64,
     /// Rooms whose actor panicked.
     pub rooms_died: u64,
     /// Rooms opened anew after their actor had panicked.

@@ -3,8 +3,8 @@
 //! One `Local` per worker thread, reached through an `Rc`; the simulator makes one per simulated worker. It
 //! is borrowed for one call at a time and never across one into another actor.
 
-use crate::api::{Limits, RoomTimes};
-use crate::count::WorkerCounters;
+use crate::api::{LeaveReason, Limits, RoomTimes};
+use crate::count::{Failures, WorkerCounters};
 use crate::port::Port;
 use crate::room::{Room, RoomMsg};
 use crate::session::{Session, SessionMsg};
@@ -50,6 +50,8 @@ pub struct Local {
     pub wall: WallClock,
     /// Counters of this worker.
     pub counters: Arc<WorkerCounters>,
+    /// Joins that never came up, by reason.
+    pub failures: Arc<Failures>,
     /// Address to session.
     pub demux: RefCell<Demux>,
     /// Datagrams of this round.
@@ -59,6 +61,7 @@ pub struct Local {
     random: RefCell<Box<dyn Random>>,
     slots: RefCell<Slab<Slot>>,
     flush_asked: Cell<bool>,
+    refused_seen: Cell<u64>,
     host: Box<dyn Host>,
 }
 
@@ -76,6 +79,7 @@ impl Local {
         times: RoomTimes,
         wall: WallClock,
         counters: Arc<WorkerCounters>,
+        failures: Arc<Failures>,
         now: Instant,
         wakeups: Arc<WakeCounts>,
         random: Box<dyn Random>,
@@ -89,6 +93,7 @@ impl Local {
             times,
             wall,
             counters,
+            failures,
             demux: RefCell::new(Demux::new(transports)),
             outbox: RefCell::new(Outbox::new()),
             wheel: RefCell::new(TimerWheel::new(now, wakeups)),
@@ -96,6 +101,7 @@ impl Local {
             random: RefCell::new(random),
             slots: RefCell::default(),
             flush_asked: Cell::new(false),
+            refused_seen: Cell::new(0),
             host,
         })
     }
@@ -110,11 +116,19 @@ impl Local {
         f(&mut **self.random.borrow_mut())
     }
 
+    /// Counts a join that never came up.
+    pub fn failed(&self, reason: LeaveReason) {
+        let index = LeaveReason::ALL.iter().position(|r| *r == reason).unwrap_or(0);
+        self.failures.0[index].add(1);
+    }
+
     /// Runs `f` with the outbox, then sees to it that what it wrote is sent: soon, or at once when the outbox
     /// has reached its cap.
     pub fn write<R>(&self, f: impl FnOnce(&mut Outbox) -> R) -> R {
         let mut outbox = self.outbox.borrow_mut();
         let result = f(&mut outbox);
+        let refused = outbox.refused();
+        self.counters.outbox_refused.add(refused - self.refused_seen.replace(refused));
         if outbox.wants_flush() {
             self.host.send(&mut outbox);
         } else if !outbox.is_empty() && !self.flush_asked.replace(true) {
@@ -200,11 +214,6 @@ impl Local {
     /// Who sits in a slot.
     pub fn session(&self, slot: u32) -> Option<Port<SessionMsg>> {
         self.slots.borrow().get(slot).and_then(|entry| entry.port.clone())
-    }
-
-    /// Sessions on this worker.
-    pub fn session_count(&self) -> usize {
-        self.slots.borrow().len()
     }
 
     /// Slots and ports of the sessions of a room.

@@ -1,7 +1,7 @@
 //! The handle that doors hold: every command of [`crate::api`], asked of the right actor, with a timeout.
 
 use crate::api::*;
-use crate::count::{NodeCounts, WorkerCounters};
+use crate::count::{Failures, NodeCounts, WorkerCounters};
 use crate::port::{Port, Refused, Reply};
 use crate::room::{Attach, Attached, RoomMsg};
 use crate::runtime;
@@ -36,6 +36,8 @@ pub struct Inner {
     pub workers: Vec<WorkerHandle>,
     /// The supervisor's counts.
     pub counts: Arc<SupervisorCounts>,
+    /// The supervisor's actor ended: joins are impossible until the process is started again.
+    pub supervisor_lost: Arc<AtomicU64>,
     /// No new joins.
     pub draining: AtomicBool,
     /// When the node started.
@@ -50,6 +52,10 @@ pub struct WorkerHandle {
     pub candidates: Vec<SocketAddr>,
     /// Its counters.
     pub counters: Arc<WorkerCounters>,
+    /// Its joins that never came up, by reason.
+    pub failures: Arc<Failures>,
+    /// Its loop has ended: nothing is received or sent any more.
+    pub loop_ended: Arc<AtomicBool>,
     /// Its timer wake-ups by reason.
     pub wakeups: Arc<WakeCounts>,
     /// Milliseconds after [`Inner::started_at`] when it last answered.
@@ -113,7 +119,7 @@ impl Node {
         match port.tell(make(reply)) {
             Ok(()) => wait(answer).await,
             Err(Refused::Full(_)) => Err(Refusal::Busy { retry_after_s: 1 }),
-            Err(Refused::Gone(_)) => Err(Refusal::Internal),
+            Err(Refused::Gone(_)) => Err(Refusal::Busy { retry_after_s: 1 }),
         }
     }
 
@@ -127,8 +133,7 @@ impl Node {
     }
 
     async fn room_of(&self, id: SessionId) -> Result<Port<RoomMsg>, Refusal> {
-        let found = self.supervisor(|reply| SupervisorMsg::RoomOf(id, reply)).await?;
-        found.ok_or(Refusal::SessionNotFound(id))
+        self.supervisor(|reply| SupervisorMsg::RoomOf(id, reply)).await?
     }
 
     /// Lets somebody in. The current tracing span becomes the parent of the join's phases.
@@ -154,6 +159,7 @@ impl Node {
                 guest,
                 door,
                 purpose,
+                kind,
                 transport,
                 etag: etag.clone(),
                 asked_at,
@@ -368,6 +374,12 @@ impl Node {
             sessions: inner.counts.sessions.iter().map(load).collect(),
             transports: inner.counts.transports.iter().map(load).collect(),
             left: LeaveReason::ALL.iter().zip(&inner.counts.left).map(|(r, n)| (r.label(), load(n))).collect(),
+            failed: LeaveReason::ALL
+                .iter()
+                .enumerate()
+                .map(|(n, reason)| (reason.label(), inner.workers.iter().map(|w| w.failures.0[n].get()).sum()))
+                .collect(),
+            supervisor_lost: load(&inner.supervisor_lost),
             wakeups,
             rooms_died: load(&inner.counts.rooms_died),
             restarts: load(&inner.counts.restarts),
@@ -380,6 +392,7 @@ impl Node {
         let now_ms = u64::try_from(self.inner.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         let limit = u64::try_from(STUCK_AFTER.as_millis()).unwrap_or(u64::MAX);
         !self.inner.draining.load(Ordering::Relaxed)
+            && self.inner.supervisor_lost.load(Ordering::Relaxed) == 0
             && self
                 .inner
                 .workers
@@ -392,14 +405,26 @@ impl Node {
     pub async fn drain(&self, within: Duration) {
         self.inner.draining.store(true, Ordering::Relaxed);
         let (reply, mut done) = Reply::pair();
-        if self.inner.supervisor.tell(SupervisorMsg::Drain(reply)).is_err() {
+        if !self.insist(SupervisorMsg::Drain(reply)).await {
             return;
         }
         if tokio::time::timeout(within, &mut done).await.is_ok() {
             return;
         }
-        if self.inner.supervisor.tell(SupervisorMsg::CloseAll).is_ok() {
+        if self.insist(SupervisorMsg::CloseAll).await {
             let _ = tokio::time::timeout(LAST_WORDS, done).await;
+        }
+    }
+
+    /// Tells the supervisor, and tries again while its queue is full. False if it has ended.
+    async fn insist(&self, mut msg: SupervisorMsg) -> bool {
+        loop {
+            match self.inner.supervisor.tell(msg) {
+                Ok(()) => return true,
+                Err(Refused::Gone(_)) => return false,
+                Err(Refused::Full(back)) => msg = back,
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 

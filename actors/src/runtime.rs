@@ -79,6 +79,20 @@ impl Receive for Worker {
     }
 }
 
+/// Tells something that must arrive, from a place that cannot wait: what is refused as full is tried again.
+fn insist<M: Send + 'static>(port: Port<M>, msg: M) {
+    let Err(Refused::Full(mut msg)) = port.tell(msg) else { return };
+    actix_rt::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            match port.tell(msg) {
+                Err(Refused::Full(back)) => msg = back,
+                Ok(()) | Err(Refused::Gone(_)) => return,
+            }
+        }
+    });
+}
+
 /// Ends every session of a room that is no more; one that cannot be told notices by its next word to the room.
 pub fn close_sessions(local: &Local, room: RoomId) {
     for (slot, port) in local.sessions_of(room) {
@@ -176,6 +190,8 @@ impl Core for Round {
     }
 
     fn expire(&mut self, now: Instant, due: &mut Vec<(TimerKey, Why)>) {
+        // After all receive calls of the round: one message per session and wake-up.
+        self.guarded("delivery", |round| round.ingress.deliver());
         self.guarded("timers", |round| round.local.expire(now, due));
     }
 
@@ -185,7 +201,6 @@ impl Core for Round {
                 let to = SocketAddr::new(datagram.to.unwrap_or(round.any), round.port);
                 round.ingress.datagram(datagram.from, to, datagram.bytes);
             }
-            round.ingress.deliver();
         });
     }
 
@@ -217,16 +232,14 @@ impl Placer for ActixPlacer {
             move |ending| {
                 if ending == Ending::Panicked {
                     counters.room_panics.add(1);
-                    // The supervisor's queue is long and it only does book-keeping; if it were full for good,
-                    // the node would answer "busy" to everybody.
-                    let _ = told.tell(SupervisorMsg::RoomDied { room: id });
+                    insist(told, SupervisorMsg::RoomDied { room: id });
                 }
             },
         )
     }
 
     fn close_sessions(&self, worker: usize, room: RoomId) {
-        let _ = self.ports[worker].tell(WorkerMsg::CloseSessions(room));
+        insist(self.ports[worker].clone(), WorkerMsg::CloseSessions(room));
     }
 }
 
@@ -270,6 +283,8 @@ pub async fn start(config: NodeConfig) -> Result<(Inner, Vec<WorkerReport>), Sta
         let handle = WorkerHandle {
             candidates: advertise.collect(),
             counters: Arc::default(),
+            failures: Arc::default(),
+            loop_ended: Arc::default(),
             wakeups: Arc::default(),
             answered_at_ms: Arc::new(AtomicU64::new(0)),
         };
@@ -284,16 +299,18 @@ pub async fn start(config: NodeConfig) -> Result<(Inner, Vec<WorkerReport>), Sta
         handles.push(handle);
     }
     let counts = Arc::new(SupervisorCounts::new(handles.len()));
-    let supervisor = start_supervisor(&config, &threads, &ports, &handles, counts.clone());
+    let supervisor_lost = Arc::<AtomicU64>::default();
+    let supervisor = start_supervisor(&config, &threads, &ports, &handles, counts.clone(), supervisor_lost.clone());
     for (index, (port, handle)) in ports.into_iter().zip(&handles).enumerate() {
-        let answered = handle.answered_at_ms.clone();
-        actix_rt::spawn(watch(index, port, answered, started_at, supervisor.clone(), stopped.clone()));
+        let health = (handle.answered_at_ms.clone(), handle.loop_ended.clone());
+        actix_rt::spawn(watch(index, port, health, started_at, supervisor.clone(), stopped.clone()));
     }
     let inner = Inner {
         supervisor,
         shared,
         workers: handles,
         counts,
+        supervisor_lost,
         draining: AtomicBool::new(false),
         started_at,
         threads: Mutex::new(Some(Threads { arbiters: threads, stop })),
@@ -325,6 +342,7 @@ async fn start_worker(
 ) -> Result<Port<WorkerMsg>, StartError> {
     let (limits, times) = (config.limits.clone(), config.rooms.clone());
     let (counters, wakeups) = (handle.counters.clone(), handle.wakeups.clone());
+    let (failures, loop_ended) = (handle.failures.clone(), handle.loop_ended.clone());
     let any = handle.candidates.first().map_or(config.media.bind, SocketAddr::ip);
     let (started, is_up) = tokio::sync::oneshot::channel();
     arbiter.spawn_fn(move || {
@@ -332,7 +350,8 @@ async fn start_worker(
         let (receiver, sender) = socket.split(counters.clone());
         let host = ActixHost { sender: RefCell::new(sender), wake: wake.clone() };
         let (now, random) = (Instant::now(), Box::new(SystemRandom));
-        let local = Local::new(index, limits, times, wall, counters, now, wakeups, random, Box::new(host));
+        let host = Box::new(host);
+        let local = Local::new(index, limits, times, wall, counters, failures, now, wakeups, random, host);
         LOCAL.set(Some(local.clone()));
         let worker = Worker { local: local.clone() };
         let own = Shell::start(WORKER_QUEUE, |_| worker, |_| Box::new(NoAlarm) as Box<dyn Alarm>, |_| {});
@@ -341,9 +360,14 @@ async fn start_worker(
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         actix_rt::spawn(async move {
-            if let Err(error) = drive(Rc::new(RefCell::new(round)), receiver, wake, stop).await {
-                tracing::error!(worker = index, %error, "worker loop could not start");
+            // In a task of its own: a panic of the loop ends that task, and is seen here.
+            let driven = actix_rt::spawn(drive(Rc::new(RefCell::new(round)), receiver, wake, stop)).await;
+            match driven {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!(worker = index, %error, "worker loop could not start"),
+                Err(error) => tracing::error!(worker = index, %error, "worker loop ended"),
             }
+            loop_ended.store(true, Ordering::Relaxed);
         });
         let _ = started.send(own);
     });
@@ -356,6 +380,7 @@ fn start_supervisor(
     ports: &[Port<WorkerMsg>],
     handles: &[WorkerHandle],
     counts: Arc<SupervisorCounts>,
+    lost: Arc<AtomicU64>,
 ) -> Port<SupervisorMsg> {
     let limits = config.limits.clone();
     let arbiters = arbiters.iter().map(actix::Arbiter::handle).collect();
@@ -369,7 +394,10 @@ fn start_supervisor(
         SUPERVISOR_QUEUE,
         make,
         |_| Box::new(NoAlarm) as Box<dyn Alarm>,
-        |ending| {
+        move |ending| {
+            // What it knew of rooms and sessions cannot be made anew from outside: calls go on, joins do not, and
+            // readiness says so to whoever restarts servers.
+            lost.fetch_add(1, Ordering::Relaxed);
             tracing::error!(?ending, "supervisor ended; no more joins are possible, restart the server");
         },
     )
@@ -379,7 +407,7 @@ fn start_supervisor(
 async fn watch(
     index: usize,
     port: Port<WorkerMsg>,
-    answered_at_ms: Arc<AtomicU64>,
+    (answered_at_ms, loop_ended): (Arc<AtomicU64>, Arc<AtomicBool>),
     started_at: Instant,
     supervisor: Port<SupervisorMsg>,
     stopped: tokio::sync::watch::Receiver<bool>,
@@ -388,12 +416,18 @@ async fn watch(
     while !*stopped.borrow() {
         let (reply, answer) = Reply::pair();
         let told = port.tell(WorkerMsg::Ping(reply));
-        if told.is_ok() && matches!(tokio::time::timeout(ASK_EVERY, answer).await, Ok(Ok(()))) {
+        let told_ok = told.is_ok();
+        if told_ok
+            && !loop_ended.load(Ordering::Relaxed)
+            && matches!(tokio::time::timeout(ASK_EVERY, answer).await, Ok(Ok(())))
+        {
             silent_since = Instant::now();
             let now_ms = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
             answered_at_ms.store(now_ms, Ordering::Relaxed);
-        } else if matches!(told, Err(Refused::Gone(_))) && silent_since.elapsed() > GIVE_UP_AFTER {
-            let _ = supervisor.tell(SupervisorMsg::WorkerLost(index));
+        }
+        let gone = matches!(told, Err(Refused::Gone(_))) && silent_since.elapsed() > GIVE_UP_AFTER;
+        if !*stopped.borrow() && (gone || loop_ended.load(Ordering::Relaxed)) {
+            insist(supervisor, SupervisorMsg::WorkerLost(index));
             return;
         }
         tokio::time::sleep(ASK_EVERY).await;

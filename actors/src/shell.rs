@@ -80,49 +80,48 @@ impl<A: Receive + Unpin> Shell<A> {
     ///
     /// `make` gets the actor's own port; `alarm` gets a handle that wakes it; `on_end` hears how it ended.
     pub fn start(
-        mailbox: usize,
+        bound: usize,
         make: impl FnOnce(Port<A::Msg>) -> A + 'static,
         alarm: impl FnOnce(Arc<dyn Woken>) -> Box<dyn Alarm> + 'static,
         on_end: impl FnOnce(Ending) + 'static,
     ) -> Port<A::Msg> {
         let depth = Arc::new(AtomicUsize::new(0));
         let shared = depth.clone();
-        let addr = Self::create(move |ctx| {
-            let port = Arc::new(Door { addr: ctx.address(), depth: shared.clone(), bound: mailbox });
-            Self {
-                alarm: Some(alarm(port.clone())),
-                logic: Some(make(port)),
-                on_end: Some(Box::new(on_end)),
-                depth: shared,
-                armed: None,
-                mailbox,
-            }
-        });
-        Arc::new(Door { addr, depth, bound: mailbox })
+        let addr = Self::create(move |ctx| Self::build(ctx, shared, bound, make, alarm, on_end));
+        Arc::new(Door { addr, depth, bound })
     }
 
     /// Starts an actor on another thread's arbiter; `make` runs there.
     pub fn start_in(
         arbiter: &actix::ArbiterHandle,
-        mailbox: usize,
+        bound: usize,
         make: impl FnOnce(Port<A::Msg>) -> A + Send + 'static,
         alarm: impl FnOnce(Arc<dyn Woken>) -> Box<dyn Alarm> + Send + 'static,
         on_end: impl FnOnce(Ending) + Send + 'static,
     ) -> Port<A::Msg> {
         let depth = Arc::new(AtomicUsize::new(0));
         let shared = depth.clone();
-        let addr = Self::start_in_arbiter(arbiter, move |ctx| {
-            let port = Arc::new(Door { addr: ctx.address(), depth: shared.clone(), bound: mailbox });
-            Self {
-                alarm: Some(alarm(port.clone())),
-                logic: Some(make(port)),
-                on_end: Some(Box::new(on_end)),
-                depth: shared,
-                armed: None,
-                mailbox,
-            }
-        });
-        Arc::new(Door { addr, depth, bound: mailbox })
+        let addr = Self::start_in_arbiter(arbiter, move |ctx| Self::build(ctx, shared, bound, make, alarm, on_end));
+        Arc::new(Door { addr, depth, bound })
+    }
+
+    fn build(
+        ctx: &Context<Self>,
+        depth: Arc<AtomicUsize>,
+        bound: usize,
+        make: impl FnOnce(Port<A::Msg>) -> A,
+        alarm: impl FnOnce(Arc<dyn Woken>) -> Box<dyn Alarm>,
+        on_end: impl FnOnce(Ending) + 'static,
+    ) -> Self {
+        let port = Arc::new(Door { addr: ctx.address(), depth: depth.clone(), bound });
+        Self {
+            alarm: Some(alarm(port.clone())),
+            logic: Some(make(port)),
+            on_end: Some(Box::new(on_end)),
+            depth,
+            armed: None,
+            mailbox: bound,
+        }
     }
 
     fn step(&mut self, mail: Mail<A::Msg>) -> Option<Ending> {

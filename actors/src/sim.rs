@@ -5,7 +5,7 @@
 //! same things in the same order; the event log says so.
 
 use crate::api::{Limits, RoomTimes};
-use crate::count::WorkerCounters;
+use crate::count::{Failures, WorkerCounters};
 use crate::local::{Host, Local, MakeSession, OnEnd};
 use crate::port::{Port, Refused, Tell};
 use crate::room::{Room, RoomMsg, RoomSeed};
@@ -358,6 +358,7 @@ impl<C: Client> Sim<C> {
                 times.clone(),
                 wall,
                 Arc::<WorkerCounters>::default(),
+                Arc::<Failures>::default(),
                 started_at,
                 Arc::<WakeCounts>::default(),
                 Box::new(Seeded::new(random.next_u64())),
@@ -456,7 +457,7 @@ impl<C: Client> Sim<C> {
         (self.clients[number].1, self.clients[number].2) = (to_server, to_client);
     }
 
-    /// Runs until nothing is left to do at the present time, then answers what `answer` has got.
+    /// Runs until nothing is left to do at the present time.
     pub fn settle(&mut self) {
         loop {
             self.pump_clients();

@@ -51,7 +51,7 @@ pub enum SupervisorMsg {
     /// Every room, in order of opening.
     Rooms(Reply<Vec<Port<RoomMsg>>>),
     /// The room of a session.
-    RoomOf(SessionId, Reply<Option<Port<RoomMsg>>>),
+    RoomOf(SessionId, Reply<Result<Port<RoomMsg>, Refusal>>),
     /// What is known of a transport, and its room's port.
     Transport(TransportId, Reply<Result<(TransportInfo, Port<RoomMsg>), Refusal>>),
     /// A room took a transport in.
@@ -180,6 +180,36 @@ struct TransportEntry {
     info: TransportInfo,
 }
 
+/// Why things ended, for a while: the newest [`REMEMBERED`].
+#[derive(Debug)]
+struct Remembered<K> {
+    reasons: HashMap<K, LeaveReason>,
+    order: VecDeque<K>,
+}
+
+impl<K> Default for Remembered<K> {
+    fn default() -> Self {
+        Self { reasons: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<K: Copy + Eq + std::hash::Hash> Remembered<K> {
+    fn remember(&mut self, key: K, reason: LeaveReason) {
+        if self.reasons.insert(key, reason).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.reasons.remove(&oldest);
+        }
+    }
+
+    fn get(&self, key: &K) -> Option<&LeaveReason> {
+        self.reasons.get(key)
+    }
+}
+
 /// After a room died, its name is opened again only after a pause that doubles with each death.
 struct Cooling {
     until: Instant,
@@ -192,7 +222,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Deaths are forgotten after this time without another.
 const FORGIVEN: Duration = Duration::from_secs(300);
-/// Ended transports whose reason is remembered (interfaces §3: 404 `replaced`).
+/// Ended transports, and ended sessions, whose reason is remembered (interfaces §3: 404 `replaced`).
 const REMEMBERED: usize = 4_096;
 
 /// The supervisor.
@@ -206,8 +236,8 @@ pub struct Supervisor {
     ids: HashMap<RoomId, u64>,
     sessions: HashMap<SessionId, (RoomId, usize)>,
     transports: HashMap<TransportId, TransportEntry>,
-    ended: HashMap<TransportId, LeaveReason>,
-    ended_order: VecDeque<TransportId>,
+    ended: Remembered<TransportId>,
+    left: Remembered<SessionId>,
     cooling: HashMap<RoomName, Cooling>,
     lost: Vec<usize>,
     draining: Vec<Reply<()>>,
@@ -233,8 +263,8 @@ impl Supervisor {
             ids: HashMap::new(),
             sessions: HashMap::new(),
             transports: HashMap::new(),
-            ended: HashMap::new(),
-            ended_order: VecDeque::new(),
+            ended: Remembered::default(),
+            left: Remembered::default(),
             cooling: HashMap::new(),
             lost: Vec::new(),
             draining: Vec::new(),
@@ -313,7 +343,8 @@ impl Supervisor {
     }
 
     fn sessions_on(&self, worker: usize) -> usize {
-        self.rooms.values().filter(|room| room.worker == worker).map(|room| room.sessions).sum()
+        let gauge = self.counts.sessions.get(worker).map_or(0, |sessions| sessions.load(Ordering::Relaxed));
+        usize::try_from(gauge).unwrap_or(usize::MAX)
     }
 
     /// The worker with the fewest sessions; none if every worker has died.
@@ -345,17 +376,12 @@ impl Supervisor {
         if let Some(gauge) = self.counts.transports.get(entry.worker) {
             gauge.fetch_sub(1, Ordering::Relaxed);
         }
-        self.ended.insert(id, reason);
-        self.ended_order.push_back(id);
-        if self.ended_order.len() > REMEMBERED
-            && let Some(oldest) = self.ended_order.pop_front()
-        {
-            self.ended.remove(&oldest);
-        }
+        self.ended.remember(id, reason);
     }
 
     fn session_ended(&mut self, room: RoomId, session: SessionId, reason: LeaveReason) {
         let Some((_, worker)) = self.sessions.remove(&session) else { return };
+        self.left.remember(session, reason);
         if let Some(entry) = self.room_mut(room) {
             entry.sessions = entry.sessions.saturating_sub(1);
         }
@@ -475,7 +501,10 @@ impl Receive for Supervisor {
             SupervisorMsg::Rooms(reply) => reply.answer(self.rooms.values().map(|room| room.port.clone()).collect()),
             SupervisorMsg::RoomOf(session, reply) => {
                 let room = self.sessions.get(&session).and_then(|(id, _)| self.room(*id));
-                reply.answer(room.map(|room| room.port.clone()));
+                reply.answer(room.map(|room| room.port.clone()).ok_or_else(|| match self.left.get(&session) {
+                    Some(reason) => Refusal::SessionEnded(session, *reason),
+                    None => Refusal::SessionNotFound(session),
+                }));
             }
             SupervisorMsg::Transport(id, reply) => reply.answer(self.transport(id)),
             SupervisorMsg::TransportAdded { room, transport, info } => {

@@ -39,9 +39,8 @@ impl Room {
 
     pub(super) fn patch(&mut self, now: Instant, settings: RoomSettings) {
         if let Some(kind) = settings.kind {
-            self.kind = kind;
-            self.seed.settings.kind = Some(kind);
-            self.supervisor.post(now, SupervisorMsg::KindChanged { room: self.seed.id, kind });
+            self.fixed_kind = true;
+            self.become_kind(now, kind);
         }
         if settings.max_participants.is_some() {
             self.seed.settings.max_participants = settings.max_participants;
@@ -61,6 +60,7 @@ impl Room {
         self.supervisor.post(now, SupervisorMsg::RoomClosing { room: self.seed.id, reason });
         self.emit(now, None, RoomEvent::RoomFinished { reason, by });
         for member in &mut self.members {
+            member.leaving = true;
             member.port.post(now, SessionMsg::Close(reason));
         }
         if self.members.is_empty() {
@@ -196,6 +196,7 @@ impl Room {
         let told = RoomEvent::MessageToYou { what: "removed", by, track: None };
         self.emit(now, Some(session), told);
         if let Some(member) = self.member_mut(session) {
+            member.leaving = true;
             member.port.post(now, SessionMsg::Close(LeaveReason::Removed));
         }
         Ok(())

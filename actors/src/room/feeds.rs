@@ -14,6 +14,8 @@ use tokio::sync::mpsc::error::TrySendError;
 const RESUME: Duration = Duration::from_secs(60);
 /// Events kept for that at most.
 const KEPT: usize = 1_024;
+/// Bytes of text in them at most: names and metadata are the participants'.
+const KEPT_BYTES: usize = 1 << 20;
 /// Events that a reader may be behind before its stream is closed.
 const BEHIND: usize = 256;
 
@@ -21,6 +23,7 @@ const BEHIND: usize = 256;
 pub struct Feeds {
     readers: Vec<Reader>,
     log: VecDeque<Logged>,
+    log_bytes: usize,
     next_id: u64,
     limit: usize,
 }
@@ -32,6 +35,7 @@ struct Reader {
 
 struct Logged {
     at: Instant,
+    bytes: usize,
     audience: Option<SessionId>,
     numbered: Numbered,
 }
@@ -44,13 +48,15 @@ pub struct Handed {
 }
 
 impl Feeds {
-    /// No reader yet; at most `limit`.
-    pub fn new(limit: usize) -> Self {
-        Self { readers: Vec::new(), log: VecDeque::new(), next_id: 1, limit }
+    /// No reader yet; at most `limit`. Numbers begin at `first_id`: the time of opening, so that a reader of a room
+    /// that had this name before is not taken for one of this.
+    pub fn new(limit: usize, first_id: u64) -> Self {
+        Self { readers: Vec::new(), log: VecDeque::new(), log_bytes: 0, next_id: first_id.max(1), limit }
     }
 
     /// Numbers an event, keeps it for a minute and hands it to its audience: everybody, or one session.
     pub fn publish(&mut self, now: Instant, audience: Option<SessionId>, event: RoomEvent) -> Handed {
+        let bytes = weight(&event);
         let numbered = Numbered { id: self.next_id, event: Arc::new(event) };
         self.next_id += 1;
         let mut handed = Handed::default();
@@ -67,9 +73,13 @@ impl Feeds {
                 }
             }
         });
-        self.log.push_back(Logged { at: now, audience, numbered });
-        while self.log.len() > KEPT || self.log.front().is_some_and(|e| now.saturating_duration_since(e.at) > RESUME) {
-            self.log.pop_front();
+        self.log.push_back(Logged { at: now, bytes, audience, numbered });
+        self.log_bytes += bytes;
+        while self.log.len() > KEPT
+            || self.log_bytes > KEPT_BYTES
+            || self.log.front().is_some_and(|e| now.saturating_duration_since(e.at) > RESUME)
+        {
+            self.log_bytes -= self.log.pop_front().map_or(0, |oldest| oldest.bytes);
         }
         handed
     }
@@ -99,6 +109,29 @@ impl Feeds {
     }
 }
 
+/// Bytes of what people wrote in an event; everything else in it is small.
+fn weight(event: &RoomEvent) -> usize {
+    match event {
+        RoomEvent::ParticipantJoined { participant } | RoomEvent::ParticipantUpdated { participant } => {
+            participant.name.len() + participant.metadata.len()
+        }
+        RoomEvent::Snapshot { .. }
+        | RoomEvent::RoomStarted { .. }
+        | RoomEvent::RoomFinished { .. }
+        | RoomEvent::ParticipantLeft { .. }
+        | RoomEvent::TrackPublished { .. }
+        | RoomEvent::TrackUnpublished { .. }
+        | RoomEvent::TrackMuted { .. }
+        | RoomEvent::TrackUnmuted { .. }
+        | RoomEvent::Speakers { .. }
+        | RoomEvent::SectionAssigned(_)
+        | RoomEvent::SectionsFull { .. }
+        | RoomEvent::CodecUnsupported { .. }
+        | RoomEvent::StreamState { .. }
+        | RoomEvent::MessageToYou { .. } => 0,
+    }
+}
+
 impl Room {
     /// Tells an event to everybody, or to one session.
     pub(super) fn emit(&mut self, now: Instant, audience: Option<SessionId>, event: RoomEvent) {
@@ -106,12 +139,7 @@ impl Room {
         self.local.counters.event_streams_too_slow.add(handed.too_slow);
     }
 
-    pub(super) fn open_feed(
-        &mut self,
-        _now: Instant,
-        me: Option<SessionId>,
-        after: Option<u64>,
-    ) -> Result<EventFeed, Refusal> {
+    pub(super) fn open_feed(&mut self, me: Option<SessionId>, after: Option<u64>) -> Result<EventFeed, Refusal> {
         let next = self.feeds.open(me)?;
         let missed = after.and_then(|after| self.feeds.since(after, me));
         let first = missed.unwrap_or_else(|| {
@@ -170,7 +198,7 @@ mod tests {
     fn a_stream_resumes_within_a_minute_and_private_events_stay_private() {
         let (ann, bob) = (session(1), session(2));
         let t0 = Instant::now();
-        let mut feeds = Feeds::new(4);
+        let mut feeds = Feeds::new(4, 1);
         feeds.publish(t0, None, event());
         feeds.publish(t0, Some(ann), event());
         feeds.publish(t0 + Duration::from_secs(30), None, event());
@@ -185,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_too_slow_is_closed_and_counted_and_the_log_is_bounded() {
-        let mut feeds = Feeds::new(1);
+        let mut feeds = Feeds::new(1, 1);
         let mut slow = feeds.open(None).unwrap();
         assert!(feeds.open(None).is_err(), "one stream is the limit here");
         let now = Instant::now();

@@ -3,13 +3,14 @@
 use super::members::{Attachment, Member, Role, Subscriber, Track};
 use super::{Room, RoomMsg, source_of, track_text};
 use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo};
-use crate::port::{Post, Reply};
+use crate::port::{Port, Post, Reply};
 use crate::session::{AddRole, AddTransport, Session, SessionMsg};
 use crate::shell::Ending;
 use crate::supervisor::SupervisorMsg;
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
 use rondo_media::room::{Candidate, Sections, TrackKey};
 use rondo_media::transport::Transport;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -27,6 +28,8 @@ pub struct Attach {
     pub door: crate::api::Door,
     /// What for.
     pub purpose: Purpose,
+    /// Kind that the door knows the room to have.
+    pub kind: Option<crate::api::RoomKind>,
     /// The transport, its offer accepted.
     pub transport: Transport,
     /// ICE session tag.
@@ -57,6 +60,10 @@ impl Room {
         }
         self.ever_joined = true;
         self.empty_since = None;
+        // A door that knows the kind (a live push) decides, unless an app did before.
+        if let (Some(kind), false) = (attach.kind, self.fixed_kind) {
+            self.become_kind(now, kind);
+        }
         let session = match self.members.iter().find(|m| m.identity == attach.identity) {
             Some(member) => member.session,
             None => self.admit(now, attach.identity.clone(), attach.name.clone()),
@@ -66,9 +73,13 @@ impl Room {
         }
         let Attach { id, guest, door, purpose, transport, etag, asked_at, span, reply, identity, .. } = attach;
         let index = self.free_index(session);
+        // Found or made above, in this very call.
+        let Some(port) = self.members.iter().find(|m| m.session == session).map(|m| m.port.port().clone()) else {
+            return;
+        };
         let (role, add_role, msids) = match purpose {
             Purpose::Publish { audio, video } => self.publish(session, &identity, &transport, audio, video),
-            Purpose::Play { only } => self.play(session, index, &transport, only),
+            Purpose::Play { only } => self.play((session, port), index, &transport, only),
         };
         let remote_ufrag = transport.remote_ufrag().to_owned();
         let room = self.seed.name.clone();
@@ -91,10 +102,15 @@ impl Room {
     }
 
     fn refuse(&self, attach: &Attach) -> Option<Refusal> {
+        if self.draining {
+            return Some(Refusal::Draining);
+        }
         if self.closing {
-            return Some(Refusal::RoomNotFound(self.seed.name.clone()));
+            // Its name is free already: the next try opens the room anew.
+            return Some(Refusal::Busy { retry_after_s: 1 });
         }
         match self.members.iter().find(|m| m.identity == attach.identity) {
+            Some(member) if member.leaving => Some(Refusal::Busy { retry_after_s: 1 }),
             Some(member) => {
                 let limit = self.local.limits.transports_per_session;
                 let open = member.transports.iter().flatten().filter(|t| !t.ending).count();
@@ -132,6 +148,7 @@ impl Room {
             metadata: String::new(),
             joined_at: now,
             state: SessionState::Joining,
+            leaving: false,
             port: Post::new(port),
             transports: Vec::new(),
             identity,
@@ -220,7 +237,7 @@ impl Room {
 
     fn play(
         &mut self,
-        session: SessionId,
+        (session, port): (SessionId, Port<SessionMsg>),
         index: u8,
         transport: &Transport,
         only: Option<Identity>,
@@ -230,16 +247,14 @@ impl Room {
         let mut sections = Sections::new(offered.iter().map(usable));
         let mut assigned = vec![None; offered.len()];
         let mut msids = Vec::new();
-        let mut missing = 0;
-        let port = self.members.iter().find(|m| m.session == session).map(|m| m.port.port().clone());
-        let Some(port) = port else { return (Role::Publish { tracks: vec![] }, AddRole::Play(assigned), msids) };
+        let mut missing = BTreeSet::new();
         for (key, track) in &mut self.tracks {
             if !Self::shows(track, session, only.as_ref()) {
                 continue;
             }
             let candidate = Candidate { track: *key, participant: track.participant, kind: track.kind };
             let Some(section) = sections.place(candidate) else {
-                missing += 1;
+                missing.insert(*key);
                 continue;
             };
             assigned[section] = Some((*key, track.muted));
@@ -269,7 +284,7 @@ impl Room {
                 identity: track.map(|t| t.identity.clone()),
             })
         });
-        let full = (*missing > 0).then_some(RoomEvent::SectionsFull { transport, missing: *missing });
+        let full = (!missing.is_empty()).then_some(RoomEvent::SectionsFull { transport, missing: missing.len() });
         assigned.chain(full).collect()
     }
 }

@@ -8,6 +8,7 @@ use crate::supervisor::SupervisorMsg;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
 use rondo_media::room::{Candidate, Sections, TrackKey};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// One participant.
@@ -21,6 +22,8 @@ pub struct Member {
     pub metadata: String,
     pub joined_at: Instant,
     pub state: SessionState,
+    /// Told to close: nothing is attached to it any more.
+    pub leaving: bool,
     pub port: Post<SessionMsg>,
     /// By transport index; an index is used again only when its transport has ended.
     pub transports: Vec<Option<Attachment>>,
@@ -38,7 +41,7 @@ pub struct Attachment {
 /// What a transport does.
 pub enum Role {
     Publish { tracks: Vec<TrackKey> },
-    Play { only: Option<Identity>, sections: Sections, mids: Vec<String>, missing: usize },
+    Play { only: Option<Identity>, sections: Sections, mids: Vec<String>, missing: BTreeSet<TrackKey> },
 }
 
 /// One published medium.
@@ -101,10 +104,12 @@ impl Room {
     pub(super) fn track_started(&mut self, now: Instant, session: SessionId, key: TrackKey, codec: Codec) {
         let Some(track) = self.tracks.get_mut(&key).filter(|t| t.session == session) else { return };
         let first = track.codec.replace(codec).is_none();
+        let (identity, info) = (track.identity.clone(), track.info());
         if !first {
+            // The codec changed: told as the track itself, which lists and pages then show anew.
+            self.emit(now, None, RoomEvent::TrackPublished { identity, track: info });
             return;
         }
-        let (identity, info) = (track.identity.clone(), track.info());
         tracing::debug!(room = %self.seed.name, %identity, track = %info.id, source = info.source.label(), codec = codec.label(), "track published");
         self.emit(now, None, RoomEvent::TrackPublished { identity, track: info });
         self.place_everywhere(now, key);
@@ -139,8 +144,10 @@ impl Room {
             return;
         }
         let transport = attachment.id;
+        let known = missing.contains(&key);
         let event = match sections.place(track.candidate(key)) {
             Some(section) => {
+                missing.remove(&key);
                 let (port, section) = (member.port.port().clone(), section as u16);
                 track.subscribers.push(Subscriber { session, port, transport: index, section, paused: false });
                 let assign = SessionMsg::Assign { transport: index, section, track: Some(key), paused: track.muted };
@@ -152,9 +159,10 @@ impl Room {
                     identity: Some(track.identity.clone()),
                 })
             }
+            None if known => return,
             None => {
-                *missing += 1;
-                RoomEvent::SectionsFull { transport, missing: *missing }
+                missing.insert(key);
+                RoomEvent::SectionsFull { transport, missing: missing.len() }
             }
         };
         self.emit(now, Some(session), event);
@@ -170,7 +178,7 @@ impl Room {
             let (identity, info) = (track.identity.clone(), track.info());
             self.emit(now, None, RoomEvent::TrackUnpublished { identity, track: info, reason });
         }
-        self.fill_free_sections(now, &track.subscribers);
+        self.fill_free_sections(now, key);
     }
 
     fn free_section(&mut self, now: Instant, key: TrackKey, subscriber: &Subscriber) {
@@ -191,24 +199,42 @@ impl Room {
         self.emit(now, Some(subscriber.session), event);
     }
 
-    /// Tracks that found no section before may find one now, in order of publication.
-    fn fill_free_sections(&mut self, now: Instant, freed: &[Subscriber]) {
-        let keys: Vec<TrackKey> = self.tracks.keys().copied().collect();
-        for subscriber in freed {
-            let waiting = self
-                .members
-                .iter_mut()
-                .find(|m| m.session == subscriber.session)
-                .and_then(|m| m.transports.get_mut(usize::from(subscriber.transport))?.as_mut())
-                .is_some_and(|a| match &mut a.role {
-                    Role::Play { missing, .. } => std::mem::take(missing) > 0,
-                    Role::Publish { .. } => false,
-                });
-            if waiting {
-                for key in &keys {
-                    self.place(now, *key, subscriber.session, subscriber.transport);
+    /// After `gone` left the room: tracks that found no section before may find one now, in order of publication.
+    /// Whoever's count of missing tracks changed is told.
+    fn fill_free_sections(&mut self, now: Instant, gone: TrackKey) {
+        let mut waiting = Vec::new();
+        for member in &mut self.members {
+            for (index, attachment) in member.transports.iter_mut().enumerate() {
+                let Some(Attachment { id, role: Role::Play { missing, .. }, .. }) = attachment else { continue };
+                if !missing.is_empty() {
+                    let before = missing.len();
+                    missing.remove(&gone);
+                    waiting.push((
+                        member.session,
+                        index as u8,
+                        *id,
+                        before,
+                        missing.iter().copied().collect::<Vec<_>>(),
+                    ));
                 }
             }
+        }
+        for (session, index, transport, before, tracks) in waiting {
+            for key in tracks {
+                self.place(now, key, session, index);
+            }
+            let missing = self.missing_of(session, index);
+            if missing != before {
+                self.emit(now, Some(session), RoomEvent::SectionsFull { transport, missing });
+            }
+        }
+    }
+
+    fn missing_of(&self, session: SessionId, index: u8) -> usize {
+        let member = self.members.iter().find(|m| m.session == session);
+        match member.and_then(|m| m.transports.get(usize::from(index))?.as_ref()).map(|a| &a.role) {
+            Some(Role::Play { missing, .. }) => missing.len(),
+            Some(Role::Publish { .. }) | None => 0,
         }
     }
 
@@ -243,8 +269,18 @@ impl Room {
                 }
             }
             Role::Play { .. } => {
-                for track in self.tracks.values_mut() {
+                let mut unwatched = Vec::new();
+                for (key, track) in &mut self.tracks {
+                    let before = track.subscribers.len();
                     track.subscribers.retain(|s| (s.session, s.transport) != (session, index));
+                    if before > 0 && track.subscribers.is_empty() {
+                        unwatched.push((*key, track.session));
+                    }
+                }
+                for (track, publisher) in unwatched {
+                    if let Some(member) = self.member_mut(publisher) {
+                        member.port.post(now, SessionMsg::Unwatched { track });
+                    }
                 }
             }
         }

@@ -10,8 +10,8 @@ mod joining;
 mod members;
 
 use crate::api::{
-    EventFeed, LeaveReason, Refusal, RoomInfo, RoomKind, RoomSettings, SessionInfo, SessionPatch, SessionState,
-    TransportStats, Wish,
+    EventFeed, LeaveReason, Refusal, RoomEvent, RoomInfo, RoomKind, RoomSettings, SessionInfo, SessionPatch,
+    SessionState, TransportStats, Wish,
 };
 use crate::batch::Batch;
 use crate::local::Local;
@@ -173,6 +173,8 @@ pub struct Room {
     created_at: Instant,
     empty_since: Option<Instant>,
     ever_joined: bool,
+    /// An app or the configuration chose the kind.
+    fixed_kind: bool,
     draining: bool,
     closing: bool,
 }
@@ -188,7 +190,7 @@ impl Room {
     ) -> Self {
         let kind = seed.kind;
         tracing::info!(room = %seed.name, id = %seed.id, kind = kind.label(), worker = local.worker, "room opened");
-        Self {
+        let mut room = Self {
             kind,
             me,
             supervisor: Post::new(supervisor),
@@ -198,15 +200,19 @@ impl Room {
             next_track: 0,
             speakers: Speakers::new(),
             speaking: Vec::new(),
-            feeds: Feeds::new(local.limits.event_streams_per_room),
+            feeds: Feeds::new(local.limits.event_streams_per_room, local.wall.unix_ms(now)),
             created_at: now,
             empty_since: Some(now),
             ever_joined: false,
+            fixed_kind: seed.settings.kind.is_some(),
             draining: false,
             closing: false,
             seed,
             local,
-        }
+        };
+        let room_started = RoomEvent::RoomStarted { room: room.info() };
+        room.emit(now, None, room_started);
+        room
     }
 
     fn info(&self) -> RoomInfo {
@@ -236,15 +242,21 @@ impl Room {
 
     /// Two people make a call, a third who publishes makes it a conference for good (interfaces §4).
     fn judge_kind(&mut self, now: Instant) {
-        if self.seed.settings.kind.is_some() || self.kind != RoomKind::Call {
+        if self.fixed_kind || self.kind != RoomKind::Call {
             return;
         }
         let publishing =
             self.members.iter().filter(|m| self.tracks.values().any(|t| t.session == m.session && t.started())).count();
         if publishing > 2 {
-            self.kind = RoomKind::Conference;
-            self.supervisor.post(now, SupervisorMsg::KindChanged { room: self.seed.id, kind: self.kind });
-            tracing::info!(room = %self.seed.name, kind = self.kind.label(), "room changed its kind");
+            self.become_kind(now, RoomKind::Conference);
+        }
+    }
+
+    fn become_kind(&mut self, now: Instant, kind: RoomKind) {
+        if self.kind != kind {
+            self.kind = kind;
+            self.supervisor.post(now, SupervisorMsg::KindChanged { room: self.seed.id, kind });
+            tracing::info!(room = %self.seed.name, kind = kind.label(), "room changed its kind");
         }
     }
 }
@@ -279,7 +291,7 @@ impl Receive for Room {
             RoomMsg::PatchSession(session, patch, reply) => reply.answer(self.patch_session(now, session, patch)),
             RoomMsg::Wish(session, wishes, reply) => reply.answer(self.wish(now, session, &wishes)),
             RoomMsg::Remove { session, by, reply } => reply.answer(self.remove(now, session, by)),
-            RoomMsg::Events { me, after, reply } => reply.answer(self.open_feed(now, me, after)),
+            RoomMsg::Events { me, after, reply } => reply.answer(self.open_feed(me, after)),
             RoomMsg::TrackStarted { session, track, codec } => self.track_started(now, session, track, codec),
             RoomMsg::CodecUnsupported { session, track, codec } => self.codec_unsupported(now, session, track, codec),
             RoomMsg::TransportEnded { session, transport, reason, stats } => {
@@ -288,6 +300,7 @@ impl Receive for Room {
             RoomMsg::State { session, state } => self.state_changed(now, session, state),
             RoomMsg::SessionDied { session } => self.session_died(now, session),
         }
+        self.bury(now);
     }
 
     fn wake(&mut self, now: Instant) {

@@ -19,7 +19,6 @@ use crate::port::{Port, Post, Reply};
 use crate::room::RoomMsg;
 use crate::shell::Receive;
 use peer::{Peer, Role};
-pub use publish::PublishedSection;
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
 use rondo_media::transport::Transport;
@@ -65,6 +64,11 @@ pub enum SessionMsg {
     },
     /// Somebody needs a key frame of one of its tracks.
     KeyFrame {
+        /// Which.
+        track: TrackKey,
+    },
+    /// Nobody sees one of its tracks any more.
+    Unwatched {
         /// Which.
         track: TrackKey,
     },
@@ -152,7 +156,7 @@ impl Session {
             let index = usize::from(datagram.transport);
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             touched |= 1 << (index % 64);
-            peer.datagram(now, &self.local, datagram, self.id, &mut self.room);
+            peer.datagram(now, &self.local, datagram, &mut self.room);
         }
         for index in 0..self.peers.len() {
             if touched >> (index % 64) & 1 == 1 {
@@ -180,20 +184,23 @@ impl Session {
         self.local.demux.borrow_mut().remove(route);
         if !peer.connected() {
             self.local.counters.joins_failed.add(1);
+            self.local.failed(reason);
             peer.span().in_scope(|| {
                 tracing::info!(transport = %peer.id(), code = reason.label(), phase = peer.phase(), "join_failed");
             });
         }
-        let stats = peer.stats(now);
+        let stats = peer.stats();
         self.room.post(now, RoomMsg::TransportEnded { session: self.id, transport: index as u8, reason, stats });
     }
 
     /// How the session is, from how its transports are; the room hears of changes.
     fn judge(&mut self, now: Instant) {
-        let peers = || self.peers.iter().flatten();
-        let state = if peers().any(|p| p.heard_within(now, self.local.limits.silent_after)) {
+        let limits = &self.local.limits;
+        // Every one is judged, also after one was heard: each has its own deadline.
+        let heard = self.peers.iter_mut().flatten().filter_map(|p| p.heard_lately(now, limits).then_some(())).count();
+        let state = if heard > 0 {
             SessionState::Connected
-        } else if peers().any(Peer::connected) {
+        } else if self.peers.iter().flatten().any(Peer::connected) {
             SessionState::Disconnected
         } else {
             SessionState::Joining
@@ -201,6 +208,13 @@ impl Session {
         if state != self.state {
             self.state = state;
             self.room.post(now, RoomMsg::State { session: self.id, state });
+        }
+    }
+
+    /// A session does not outlive its room, nor its last transport once the room knows nothing of it.
+    fn follow_room(&mut self, now: Instant) {
+        if self.room.is_gone() && !self.closing {
+            self.close(now, LeaveReason::ServerError);
         }
     }
 
@@ -246,6 +260,13 @@ impl Receive for Session {
                     }
                 }
             }
+            SessionMsg::Unwatched { track } => {
+                for peer in self.peers.iter_mut().flatten() {
+                    if let Role::Publish(publish) = peer.role_mut() {
+                        publish.forget_key_frames(track);
+                    }
+                }
+            }
             SessionMsg::Trickle { transport, candidates } => {
                 if let Some(Some(peer)) = self.peers.get_mut(usize::from(transport)) {
                     peer.trickle(now, &candidates);
@@ -255,12 +276,10 @@ impl Receive for Session {
             SessionMsg::End { transport, reason } => self.end(now, usize::from(transport), reason),
             SessionMsg::Close(reason) => self.close(now, reason),
             SessionMsg::Stats(reply) => {
-                reply.answer(self.peers.iter_mut().flatten().map(|peer| peer.stats(now)).collect());
+                reply.answer(self.peers.iter().flatten().map(Peer::stats).collect());
             }
         }
-        if self.room.is_gone() && !self.closing {
-            self.close(now, LeaveReason::ServerError);
-        }
+        self.follow_room(now);
     }
 
     fn wake(&mut self, now: Instant) {
@@ -271,15 +290,13 @@ impl Receive for Session {
             self.settle(now, index);
         }
         self.judge(now);
+        self.follow_room(now);
     }
 
     fn deadline(&self) -> Option<Deadline> {
         let retry = self.room.deadline().map(|at| Deadline { at, why: Why::Restart });
         let limits = &self.local.limits;
-        self.peers
-            .iter()
-            .flatten()
-            .fold(retry, |soonest, peer| Deadline::earlier(soonest, peer.deadline(limits, self.state)))
+        self.peers.iter().flatten().fold(retry, |soonest, peer| Deadline::earlier(soonest, peer.deadline(limits)))
     }
 
     fn finished(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::play::Playing;
 use super::publish::Publishing;
 use super::{AddRole, AddTransport};
-use crate::api::{LeaveReason, Limits, SessionState, TransportStats};
+use crate::api::{LeaveReason, Limits, TransportStats};
 use crate::batch::{Batch, Datagram};
 use crate::local::Local;
 use crate::port::Post;
@@ -41,6 +41,8 @@ pub struct Peer {
     answered_at: Instant,
     connected_at: Option<Instant>,
     heard_at: Instant,
+    /// It has been silent for `silent_after`, and was judged so.
+    silent: bool,
     wait_until: Option<Instant>,
     phases: Phases,
     last_refusal: Option<Instant>,
@@ -77,7 +79,7 @@ impl Peer {
     /// A transport that was answered just now.
     pub fn new(now: Instant, local: &Local, add: AddTransport) -> Self {
         let role = match add.role {
-            AddRole::Publish(tracks) => Role::Publish(Publishing::new(tracks)),
+            AddRole::Publish(tracks) => Role::Publish(Publishing::new(tracks, add.transport.sections())),
             AddRole::Play(assigned) => Role::Play(Box::new(Playing::new(add.transport.sections(), assigned))),
         };
         local.counters.joins_answered.add(1);
@@ -93,6 +95,7 @@ impl Peer {
             answered_at: now,
             connected_at: None,
             heard_at: now,
+            silent: false,
             wait_until: None,
             phases,
             last_refusal: None,
@@ -119,9 +122,15 @@ impl Peer {
         self.phases.open.as_ref().map_or("done", |(name, _)| name)
     }
 
-    /// Connected, and heard from within `limit`.
-    pub fn heard_within(&self, now: Instant, limit: Duration) -> bool {
-        self.connected() && now.saturating_duration_since(self.heard_at) < limit
+    /// Connected, and not silent for too long. Judges silence anew.
+    pub fn heard_lately(&mut self, now: Instant, limits: &Limits) -> bool {
+        self.silent = now.saturating_duration_since(self.heard_at) >= limits.silent_after;
+        self.connected() && !self.silent
+    }
+
+    fn heard(&mut self, now: Instant) {
+        self.heard_at = now;
+        self.silent = false;
     }
 
     /// What it does.
@@ -130,17 +139,10 @@ impl Peer {
     }
 
     /// Takes one datagram. RTP and RTCP of a viewer go to our egress, everything else to the transport.
-    pub fn datagram(
-        &mut self,
-        now: Instant,
-        local: &Local,
-        datagram: &Datagram,
-        session: SessionId,
-        room: &mut Post<RoomMsg>,
-    ) {
+    pub fn datagram(&mut self, now: Instant, local: &Local, datagram: &Datagram, room: &mut Post<RoomMsg>) {
         let taken = match (&mut self.role, classify(&datagram.bytes)) {
             (Role::Play(play), Class::Rtcp) => match self.remote {
-                Some(to) => play.rtcp(now, local, to, &datagram.bytes, session, room),
+                Some(to) => play.rtcp(now, local, to, &datagram.bytes, room),
                 None => false,
             },
             (Role::Play(_), Class::Rtp) => false,
@@ -149,7 +151,11 @@ impl Peer {
             }
         };
         if taken {
-            self.heard_at = now;
+            // Checks and DTLS are proven when they are taken, and a viewer's reports when they open. A publisher's
+            // RTP and RTCP are proven only by what comes out of the transport: see `event`.
+            if !matches!((&self.role, classify(&datagram.bytes)), (Role::Publish(_), Class::Rtp | Class::Rtcp)) {
+                self.heard(now);
+            }
             return;
         }
         local.counters.dropped_by_transport.add(1);
@@ -187,7 +193,8 @@ impl Peer {
         if let Role::Publish(publish) = &mut self.role {
             publish.fan_out(now, session, room, &local.counters);
             if publish.any_packet() {
-                self.phases.done("first_packet", now - self.asked_at, Some("first_key_frame"));
+                let next = publish.has_video().then_some("first_key_frame");
+                self.phases.done("first_packet", now - self.asked_at, next);
             }
             if publish.any_key_frame() {
                 self.phases.done("first_key_frame", now - self.asked_at, None);
@@ -221,6 +228,7 @@ impl Peer {
                 None
             }
             TransportEvent::Rtp(packet) => {
+                self.heard(now);
                 if let Role::Publish(publish) = &mut self.role {
                     publish.packet(now, &packet, &local.counters);
                 }
@@ -297,14 +305,13 @@ impl Peer {
     }
 
     /// When it next wants to be woken.
-    pub fn deadline(&self, limits: &Limits, state: SessionState) -> Option<Deadline> {
+    pub fn deadline(&self, limits: &Limits) -> Option<Deadline> {
         let transport = self.wait_until.map(|at| Deadline { at, why: Why::Transport });
         let life = match self.connected_at {
             None => Deadline { at: self.answered_at + limits.join_deadline, why: Why::JoinDeadline },
             Some(_) => {
-                let silent = self.heard_at + limits.silent_after;
                 let gone = self.heard_at + limits.gone_after;
-                let at = if state == SessionState::Disconnected { gone } else { silent.min(gone) };
+                let at = if self.silent { gone } else { gone.min(self.heard_at + limits.silent_after) };
                 Deadline { at, why: Why::Liveness }
             }
         };
@@ -331,7 +338,7 @@ impl Peer {
     }
 
     /// What it has counted.
-    pub fn stats(&mut self, now: Instant) -> TransportStats {
+    pub fn stats(&self) -> TransportStats {
         let mut stats = TransportStats {
             id: self.id.to_string(),
             door: match self.role {
@@ -344,7 +351,7 @@ impl Peer {
         };
         match &self.role {
             Role::Publish(publish) => publish.stats(&mut stats),
-            Role::Play(play) => play.stats(now, &mut stats),
+            Role::Play(play) => play.stats(&mut stats),
         }
         stats
     }

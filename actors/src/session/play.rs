@@ -6,32 +6,35 @@ use crate::batch::Batch;
 use crate::local::Local;
 use crate::port::Post;
 use crate::room::RoomMsg;
-use rondo_media::codec::Format;
+use rondo_media::codec::{Format, Kind};
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
 use rondo_media::send::{Egress, EgressConfig, Feedback, Protection};
 use rondo_media::transport::Section;
 use rondo_media::units::Deadline;
 use std::net::SocketAddr;
-use std::time::Instant;
-
-/// Packets kept per video section for retransmission: at 2.5 Mbit/s about two seconds.
-const RTX_PACKETS: usize = 512;
+use std::time::{Duration, Instant};
 
 /// A play transport's media state.
 pub struct Playing {
     egress: Option<Egress>,
     sections: Vec<Carried>,
+    has_video: bool,
     feedback: Vec<Feedback>,
 }
 
+/// A viewer that waits for a key frame asks this often.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
 #[derive(Default, Clone)]
 struct Carried {
+    asked_at: Option<Instant>,
     track: Option<TrackKey>,
     paused: bool,
     /// What the egress was told last: format and epoch of the source.
     source: Option<(Format, u32)>,
-    unsupported: bool,
+    /// A source that this section cannot carry; another one may be better.
+    unsupported: Option<(Format, u32)>,
 }
 
 impl Playing {
@@ -43,12 +46,13 @@ impl Playing {
                 (section.track, section.paused) = (Some(track), paused);
             }
         }
-        Self { egress: None, sections: carried, feedback: Vec::new() }
+        let has_video = sections.iter().any(|s| s.kind == Kind::Video && !s.formats.is_empty());
+        Self { egress: None, sections: carried, has_video, feedback: Vec::new() }
     }
 
     /// DTLS is up: from now on packets can be protected.
     pub fn connected(&mut self, local: &Local, sections: &[Section], protection: Protection, id: &TransportId) {
-        let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: RTX_PACKETS };
+        let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: EgressConfig::RTX_PACKETS };
         let mut egress = local.with_random(|random| Egress::new(protection, sections, config, random));
         for (index, section) in self.sections.iter().enumerate() {
             egress.pause(index, section.paused);
@@ -60,7 +64,7 @@ impl Playing {
     pub fn assign(&mut self, now: Instant, section: u16, track: Option<TrackKey>, paused: bool) {
         let index = usize::from(section);
         let Some(carried) = self.sections.get_mut(index) else { return };
-        *carried = Carried { track, paused, source: None, unsupported: false };
+        *carried = Carried { asked_at: None, track, paused, source: None, unsupported: None };
         if let Some(egress) = &mut self.egress {
             // The source's format comes with its first batch; until then the section is silent.
             let _ = egress.assign(now, index, None);
@@ -91,23 +95,27 @@ impl Playing {
     ) -> bool {
         let index = usize::from(section);
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return false };
-        if carried.track != Some(batch.track) || carried.unsupported {
+        let source = Some((batch.format, batch.epoch));
+        if carried.track != Some(batch.track) || carried.unsupported == source {
             return false;
         }
-        if carried.source != Some((batch.format, batch.epoch)) {
+        if carried.source != source {
             if egress.assign(now, index, Some(batch.format)).is_err() {
-                carried.unsupported = true;
+                carried.unsupported = source;
                 room.post(now, RoomMsg::CodecUnsupported { session, track: batch.track, codec: batch.format.codec });
                 return false;
             }
-            carried.source = Some((batch.format, batch.epoch));
+            carried.source = source;
         }
         let sent = with_sink(local, to, |sink| egress.forward(now, index, batch.clock, &batch.packets, sink));
         local.counters.rtp_forwarded.add(u64::from(sent.packets));
-        if sent.wants_key_frame {
-            ask(now, room, batch.track);
+        if sent.wants_key_frame && carried.asked_at.is_none_or(|at| now.saturating_duration_since(at) >= ASK_EVERY) {
+            // Once in a while, not with every frame that passes by: the publisher's side repeats on its own.
+            carried.asked_at = Some(now);
+            ask(room, batch.track);
         }
-        sent.packets > 0
+        // For the join's span: a frame to show, or, where there is no picture, the first sound.
+        sent.key_frame || (sent.packets > 0 && !self.has_video)
     }
 
     /// Takes the viewer's reports. False if they could not be read or authenticated.
@@ -117,7 +125,6 @@ impl Playing {
         local: &Local,
         to: SocketAddr,
         datagram: &[u8],
-        _session: SessionId,
         room: &mut Post<RoomMsg>,
     ) -> bool {
         let Some(egress) = &mut self.egress else { return false };
@@ -139,7 +146,7 @@ impl Playing {
                 Feedback::KeyFrameWanted { section } => {
                     counters.key_frames_asked.add(1);
                     if let Some(track) = self.sections.get(section).and_then(|carried| carried.track) {
-                        ask(now, room, track);
+                        ask(room, track);
                     }
                 }
                 Feedback::Remb { .. } | Feedback::Bye { .. } => {}
@@ -170,7 +177,7 @@ impl Playing {
     }
 
     /// Adds what it has counted.
-    pub fn stats(&self, _now: Instant, stats: &mut TransportStats) {
+    pub fn stats(&self, stats: &mut TransportStats) {
         let Some(egress) = &self.egress else { return };
         let counted = egress.stats();
         stats.packets_sent = counted.packets;
@@ -184,7 +191,6 @@ impl Playing {
 }
 
 /// A key frame request may be lost when the room is full: the viewer's next PLI, or the next frame, asks again.
-fn ask(now: Instant, room: &mut Post<RoomMsg>, track: TrackKey) {
-    let _ = now;
+fn ask(room: &Post<RoomMsg>, track: TrackKey) {
     let _ = room.port().tell(RoomMsg::KeyFrameWanted { track });
 }

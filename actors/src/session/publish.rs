@@ -10,14 +10,10 @@ use rondo_media::ids::SessionId;
 use rondo_media::packet::{Packet, StreamClock};
 use rondo_media::receive::{KeyFrameRequests, Received, StreamReceiver, TransportClock};
 use rondo_media::room::TrackKey;
-use rondo_media::transport::ReceivedRtp;
+use rondo_media::transport::{ReceivedRtp, Section};
 use rondo_media::units::Deadline;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// At most one key frame request per source in this time (RFC 4585 §6.3.1; an encoder's key frame costs about
-/// five delta frames, and every viewer that joins asks).
-const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
+use std::time::Instant;
 
 /// A publishing transport's media state.
 pub struct Publishing {
@@ -27,8 +23,9 @@ pub struct Publishing {
 }
 
 /// One section that may carry a track.
-pub struct PublishedSection {
+struct PublishedSection {
     track: TrackKey,
+    kind: Kind,
     epoch: u32,
     ssrc: Option<u32>,
     format: Option<Format>,
@@ -58,18 +55,19 @@ fn add_overtakers(receiver: &StreamReceiver, batch: &mut Vec<Packet>) {
 
 impl Publishing {
     /// `tracks`: by section; none where the section is refused.
-    pub fn new(tracks: Vec<Option<TrackKey>>) -> Self {
-        let section = |track| PublishedSection {
+    pub fn new(tracks: Vec<Option<TrackKey>>, sections: &[Section]) -> Self {
+        let section = |track, kind| PublishedSection {
             track,
+            kind,
             epoch: 0,
             ssrc: None,
             format: None,
             receiver: None,
-            key_frames: KeyFrameRequests::new(KEY_FRAME_INTERVAL),
+            key_frames: KeyFrameRequests::default(),
             announced: None,
         };
         Self {
-            sections: tracks.into_iter().map(|track| track.map(section)).collect(),
+            sections: tracks.into_iter().zip(sections).map(|(track, s)| track.map(|t| section(t, s.kind))).collect(),
             clock: TransportClock::new(),
             spare: Vec::new(),
         }
@@ -119,13 +117,15 @@ impl Publishing {
                     room.post(now, RoomMsg::TrackStarted { session, track: section.track, codec: format.codec });
                 }
                 let unknown = StreamClock { at: now, rtp_time: self.spare[0].rtp_time, synced: false };
+                // A batch's list is its own; the next one starts with as much room.
+                let capacity = self.spare.capacity();
                 let batch = Batch {
                     track: section.track,
                     epoch: section.epoch,
                     kind,
                     format,
                     clock: receiver.clock(&self.clock).unwrap_or(unknown),
-                    packets: std::mem::take(&mut self.spare),
+                    packets: std::mem::replace(&mut self.spare, Vec::with_capacity(capacity.min(64))),
                 };
                 if let Err(Refused::Full(_)) = room.port().tell(RoomMsg::Media(Arc::new(batch))) {
                     // The room is behind: this batch is lost to everybody, and said so.
@@ -163,7 +163,19 @@ impl Publishing {
         self.sections.iter().flatten().any(|s| s.receiver.is_some())
     }
 
-    /// A key frame has come on any video section, or there is no video.
+    /// Some section may carry video: a key frame is to be expected.
+    pub fn has_video(&self) -> bool {
+        self.sections.iter().flatten().any(|s| s.kind == Kind::Video)
+    }
+
+    /// Nobody sees `track` any more: no key frame is asked for on anybody's behalf.
+    pub fn forget_key_frames(&mut self, track: TrackKey) {
+        for section in self.sections.iter_mut().flatten().filter(|s| s.track == track) {
+            section.key_frames.forget();
+        }
+    }
+
+    /// A key frame has come on any video section.
     pub fn any_key_frame(&self) -> bool {
         self.sections.iter().flatten().filter_map(|s| s.receiver.as_ref()).any(|r| r.stats().key_frames > 0)
     }

@@ -13,12 +13,14 @@ use std::rc::Rc;
 pub struct Ingress {
     local: Rc<Local>,
     gathered: Vec<(u32, Vec<Datagram>)>,
+    /// By slot: one more than the place in `gathered`; 0 where nothing was gathered.
+    places: Vec<u32>,
 }
 
 impl Ingress {
     /// For one worker.
     pub fn new(local: Rc<Local>) -> Self {
-        Self { local, gathered: Vec::new() }
+        Self { local, gathered: Vec::new(), places: Vec::new() }
     }
 
     /// Takes one datagram: routed by first byte and address, or dropped and counted.
@@ -28,9 +30,16 @@ impl Ingress {
         match route {
             Ok(route) => {
                 let datagram = Datagram { transport: route.transport, from, to, bytes };
-                match self.gathered.iter_mut().find(|(slot, _)| *slot == route.slot) {
+                let slot = route.slot as usize;
+                if self.places.len() <= slot {
+                    self.places.resize(slot + 1, 0);
+                }
+                match self.places[slot].checked_sub(1).and_then(|place| self.gathered.get_mut(place as usize)) {
                     Some((_, datagrams)) => datagrams.push(datagram),
-                    None => self.gathered.push((route.slot, vec![datagram])),
+                    None => {
+                        self.gathered.push((route.slot, vec![datagram]));
+                        self.places[slot] = self.gathered.len() as u32;
+                    }
                 }
             }
             Err(Drop::NotOurs) => counters.dropped_not_ours.add(1),
@@ -42,6 +51,7 @@ impl Ingress {
     /// The round is over: every session gets what is its, in one message.
     pub fn deliver(&mut self) {
         for (slot, datagrams) in self.gathered.drain(..) {
+            self.places[slot as usize] = 0;
             let Some(session) = self.local.session(slot) else { continue };
             let count = datagrams.len() as u64;
             // A session that is behind loses datagrams, as it would on the wire; a flood to one is no harm to others.

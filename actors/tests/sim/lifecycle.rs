@@ -2,7 +2,7 @@
 
 use crate::plain::Plain;
 use crate::world::{ask, enter, limits, ms, play, publish, secs, sim, times};
-use rondo_actors::api::{LeaveReason, Refusal, RoomEvent, RoomKind};
+use rondo_actors::api::{LeaveReason, Refusal, RoomEvent, RoomKind, SessionState};
 use rondo_actors::room::RoomMsg;
 use rondo_actors::sim::{Link, Sim};
 use rondo_actors::supervisor::SupervisorMsg;
@@ -252,4 +252,62 @@ fn sim_a_room_that_dies_closes_its_sessions_and_its_name_cools_down_longer_each_
     assert!(ask(&mut sim, &supervisor, |reply| SupervisorMsg::Transport(other.transport, reply)).is_ok());
     let counts = sim.supervisor_counts();
     assert_eq!((counts.rooms_died.load(Ordering::Relaxed), counts.restarts.load(Ordering::Relaxed)), (3, 2));
+}
+
+#[test]
+fn sim_one_silent_connection_of_two_ends_alone_and_wakes_nobody_meanwhile() {
+    let mut sim = sim::<Plain>(9);
+    let shared = Shared::plain();
+    let (_, published) = publisher(&mut sim, &shared, "r", "ann", 1);
+    let (playing, played) = player(&mut sim, &shared, "r", "ann", 2, 1);
+    assert_eq!(published.session, played.session);
+    sim.run(secs(1));
+    let lost = Link { loss: 1.0, ..lan() };
+    sim.relink(playing, lost, lost);
+    // Time goes on at all only if no deadline stays in the past.
+    sim.keep_log();
+    sim.run(limits().gone_after - secs(2));
+    let woken = sim.log().iter().filter(|line| line.contains("wake w0 liveness")).count();
+    assert!(woken <= 4, "{woken} wake-ups for one silence");
+    let room = room_port(&mut sim, "r").expect("open");
+    let state = ask(&mut sim, &room, RoomMsg::Info).participants[0].state;
+    assert_eq!(state, SessionState::Connected, "the other connection is heard");
+    sim.run(secs(3));
+    let supervisor = sim.supervisor();
+    let of = |sim: &mut Sim<Plain>, id| ask(sim, &supervisor, |reply| SupervisorMsg::Transport(id, reply)).map(|_| ());
+    assert_eq!(
+        of(&mut sim, played.transport),
+        Err(Refusal::TransportEnded(played.transport, LeaveReason::ConnectionLost))
+    );
+    assert_eq!(of(&mut sim, published.transport), Ok(()));
+}
+
+#[test]
+fn sim_missing_sections_are_told_up_and_down_and_a_live_push_makes_an_open_room_live() {
+    let mut sim = sim::<Plain>(10);
+    let shared = Shared::plain();
+    let (_, bob) = player(&mut sim, &shared, "r", "bob", 2, 1);
+    let room = room_port(&mut sim, "r").expect("open");
+    let feed = ask(&mut sim, &room, |reply| RoomMsg::Events { me: Some(bob.session), after: None, reply });
+    let mut events = feed.expect("open").next;
+    let mut missing = Vec::new();
+    let (_, ann) = publisher(&mut sim, &shared, "r", "ann", 1);
+    sim.run(secs(1));
+    let (_, cy) = publisher(&mut sim, &shared, "r", "cy", 3);
+    sim.run(secs(1));
+    for transport in [cy.transport, ann.transport] {
+        let reason = LeaveReason::ClientLeft;
+        ask(&mut sim, &room, |reply| RoomMsg::End { transport, reason, reply });
+        sim.run(secs(1));
+    }
+    while let Ok(numbered) = events.try_recv() {
+        if let RoomEvent::SectionsFull { missing: n, .. } = &*numbered.event {
+            missing.push(*n);
+        }
+    }
+    assert_eq!(missing, [1, 2, 1, 0]);
+    let mut push = publish("r", "obs", Plain::offer_to_publish());
+    push.kind = Some(RoomKind::Live);
+    enter(&mut sim, &shared, push).expect("let in");
+    assert_eq!(ask(&mut sim, &room, RoomMsg::Info).kind, RoomKind::Live);
 }

@@ -98,6 +98,7 @@ pub fn enter<C: Client>(sim: &mut Sim<C>, shared: &Shared, join: Join) -> Result
             guest: join.guest,
             door: join.door,
             purpose: join.purpose,
+            kind: join.kind,
             transport,
             etag: etag.clone(),
             asked_at,
