@@ -377,6 +377,8 @@ mod tests {
 
     fn counts() -> NodeCounts {
         NodeCounts {
+            failed: Vec::new(),
+            supervisor_lost: 0,
             workers: vec![WorkerCounters::default().read(), WorkerCounters::default().read()],
             rooms: vec![("call", 2)],
             sessions: vec![1, 2],

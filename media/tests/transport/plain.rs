@@ -5,6 +5,7 @@ use rondo_media::codec::Codec;
 use rondo_media::transport::{
     Accept, ClosedBy, DatagramRefused, Output, ReceivedRtp, Role, Shared, Transport, TransportEvent,
 };
+use std::time::Instant;
 
 const OFFER: &str = "v=0\r\ns=-\r\na=group:BUNDLE 0 1\r\n\
     m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=rtcp-mux\r\na=rtpmap:111 opus/48000/2\r\n\
@@ -27,18 +28,45 @@ fn rtp(pt: u8, seq: u16, ssrc: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-fn events(transport: &mut Transport) -> Vec<TransportEvent> {
+/// What happened, and when the transport wants to be woken.
+fn polled(transport: &mut Transport) -> (Vec<TransportEvent>, Option<Instant>) {
     let mut events = Vec::new();
     loop {
         match transport.poll() {
             Output::Event(event) => events.push(event),
             Output::Transmit { .. } => {}
-            Output::Wait(at) => {
-                assert_eq!(at, None);
-                return events;
-            }
+            Output::Wait(at) => return (events, at),
         }
     }
+}
+
+fn events(transport: &mut Transport) -> Vec<TransportEvent> {
+    polled(transport).0
+}
+
+#[test]
+fn a_hole_in_video_is_asked_for_until_it_is_filled_and_one_in_sound_never() {
+    let (mut t, _) = accept(&Shared::plain(), Role::Publish);
+    let now = start();
+    let mut send = |d: &[u8]| {
+        t.receive(now, address(CLIENT), address(SERVER), d).unwrap();
+        polled(&mut t).1
+    };
+    assert_eq!(send(&rtp(111, 1, 10, b"a")), None);
+    assert_eq!(send(&rtp(111, 3, 10, b"c")), None, "sound has no retransmissions");
+    assert_eq!(send(&rtp(96, 7, 20, b"a")), None);
+    let due = send(&rtp(96, 9, 20, b"c")).expect("a hole to ask for");
+    t.wake(due);
+    let asked: Vec<u8> = std::iter::from_fn(|| match t.poll() {
+        Output::Transmit { datagram, .. } => Some(datagram),
+        Output::Event(_) | Output::Wait(_) => None,
+    })
+    .flatten()
+    .collect();
+    // RFC 4585 §6.2.1: RTPFB, FMT 1, our SSRC, theirs, PID 8 and nothing behind it.
+    assert_eq!(asked, [0x81, 205, 0, 3, 0, 0, 0, 1, 0, 0, 0, 20, 0, 8, 0, 0]);
+    t.receive(due, address(CLIENT), address(SERVER), &rtp(97, 1, 21, &[0, 8, b'b'])).unwrap();
+    assert_eq!(polled(&mut t).1, None);
 }
 
 fn received(events: Vec<TransportEvent>) -> Vec<ReceivedRtp> {
