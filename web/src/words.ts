@@ -113,8 +113,8 @@ export const words = {
     help: 'Keyboard help',
     more: 'More',
     left: (room: string) => `You left ${room}.`,
-    moreThanFit: (missing: number) =>
-      missing === 1 ? '1 more person is here than this page shows.' : `${missing} more people are here than this page shows.`,
+    moreThanFit: (people: number) =>
+      people === 1 ? '1 more person is here than this page shows.' : `${people} more people are here than this page shows.`,
     codecUnsupported: (name: string) => `This browser cannot show ${name}'s video. You hear the sound.`,
     joined: (names: string) => `${names} joined.`,
     goneNames: (names: string) => `${names} left.`,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ParticipantInfo, RoomEvent, TrackInfo } from '../src/net/events'
-import { emptyRoom, reduce, sectionOf, trackIds, type Room } from '../src/call/room'
+import { emptyRoom, reduce, sectionOf, trackIds, unshown, type Room } from '../src/call/room'
 import { Ring } from '../src/call/ring'
 import { rate, Steady, type Measured } from '../src/call/quality'
 
@@ -105,11 +105,93 @@ describe('the room as its events tell it', () => {
     expect(sectionOf(room, 'bob', 'camera').mid).toBe('4')
   })
 
+  it('takes a track that is published again with another codec as the same one', () => {
+    const vp8 = { ...track('TR_2', 'camera'), codec: 'vp8' }
+    const room = play([
+      snapshot,
+      { event: 'track_published', identity: 'bob', track: vp8 },
+      { event: 'track_published', identity: 'bob', track: { ...vp8, codec: 'h264' } },
+    ])
+    expect(room.participants.get('bob')?.tracks.map(({ id, codec }) => [id, codec])).toEqual([
+      ['TR_1', null],
+      ['TR_2', 'h264'],
+    ])
+    expect(sectionOf(room, 'bob', 'camera')).toMatchObject({ mid: '8', track: { id: 'TR_2', codec: 'h264' } })
+  })
+
+  it('holds a track undecodable only in the codec that it was told of', () => {
+    const av1 = { ...track('TR_2', 'camera'), codec: 'av1' }
+    const unsupported: RoomEvent = { event: 'codec_unsupported', transport: 'TP_me', track: 'TR_2', codec: 'av1' }
+    const cannot = play([snapshot, { event: 'track_published', identity: 'bob', track: av1 }, unsupported])
+    expect(cannot.undecodable.has('TR_2')).toBe(true)
+    const muted = play([{ event: 'track_muted', identity: 'bob', track: { ...av1, muted: true } }], cannot)
+    expect(muted.undecodable.has('TR_2')).toBe(true)
+    const vp8 = play([{ event: 'track_published', identity: 'bob', track: { ...av1, codec: 'vp8' } }], muted)
+    expect(vp8.undecodable.has('TR_2')).toBe(false)
+    // Told before the track: it is of the codec to come.
+    const before = play([unsupported, { event: 'track_published', identity: 'bob', track: av1 }], vp8)
+    expect(before.undecodable.has('TR_2')).toBe(true)
+  })
+
   it('does not change what it was given', () => {
     const before = play([snapshot])
     const copy = structuredClone(before)
     play([{ event: 'track_unpublished', identity: 'bob', track: track('TR_2', 'camera'), reason: 'client_left' }], before)
     expect(before).toEqual(copy)
+  })
+})
+
+describe('who does not fit', () => {
+  const full = (missing: number, transport = 'TP_me'): RoomEvent => ({ event: 'sections_full', transport, missing })
+  const cy = person('cy', track('TR_8', 'microphone'), track('TR_9', 'camera'))
+  const dana = person('dana', track('TR_10', 'microphone'), track('TR_11', 'camera'))
+  const joined = (participant: ParticipantInfo): RoomEvent => ({ event: 'participant_joined', participant })
+
+  it('counts people, not their tracks', () => {
+    const one = play([snapshot, joined(cy), full(1), full(2)])
+    expect(unshown(one, me)).toBe(1)
+    const two = play([joined(dana), full(4)], one)
+    expect(unshown(two, me)).toBe(2)
+  })
+
+  it('counts one whose sound has a section and whose picture has none', () => {
+    const room = play([
+      snapshot,
+      joined(cy),
+      { event: 'section_assigned', transport: 'TP_me', mid: '1', track: 'TR_8', identity: 'cy' },
+      full(1),
+    ])
+    expect(unshown(room, me)).toBe(1)
+  })
+
+  it('is over when the server says 0', () => {
+    expect(unshown(play([snapshot, joined(cy), full(2), full(0)]), me)).toBe(0)
+  })
+
+  it('is nobody while a new track waits for its section, nor because of another transport', () => {
+    expect(unshown(play([snapshot, joined(cy)]), me)).toBe(0)
+    // Dana is told, her sections come next.
+    expect(unshown(play([snapshot, joined(cy), full(1), joined(dana)]), me)).toBe(1)
+    expect(unshown(play([snapshot, joined(cy), full(2, 'TP_other')]), me)).toBe(0)
+  })
+
+  it('leaves out oneself and what cannot be decoded', () => {
+    const cannot: RoomEvent = { event: 'codec_unsupported', transport: 'TP_me', track: 'TR_9', codec: 'av1' }
+    const blind = person('cy', track('TR_9', 'camera'))
+    expect(unshown(play([snapshot, joined(blind), full(1), cannot]), me)).toBe(0)
+  })
+
+  it('is known from a snapshot: the event of the join came before the stream', () => {
+    if (snapshot.event !== 'snapshot') throw new Error()
+    const crowded: RoomEvent = {
+      ...snapshot,
+      room: { ...snapshot.room, participants: [...snapshot.room.participants, cy, dana] },
+    }
+    const room = play([crowded])
+    expect(unshown(room, me)).toBe(2)
+    expect(unshown(play([{ ...crowded, you: null }]), me)).toBe(0)
+    // A later snapshot, after a gap in the stream, is the newer truth.
+    expect(unshown(play([snapshot], room), me)).toBe(0)
   })
 })
 

@@ -28,6 +28,12 @@ describe('refusals in the words of the design', () => {
     ],
     [problem(404, 'replaced'), 'You joined from another place, so this tab left.', ['useThisTab']],
     [problem(404, 'removed'), 'You were removed from this room.', ['startPage']],
+    [problem(404, 'client_left'), 'You left standup.', ['joinAgain', 'startPage']],
+    [
+      problem(404, 'server_shutdown'),
+      'The server is shutting down and takes nobody new. Try again in a minute.',
+      ['tryAgain'],
+    ],
     [problem(500, 'internal'), 'The server answered 500 (internal).', ['tryAgain']],
     [problem(400, 'sdp_malformed'), 'The server answered 400 (sdp_malformed).', ['tryAgain']],
     [problem(0, 'unreachable'), 'We could not reach the server.', ['tryAgain']],
@@ -106,7 +112,7 @@ describe('one notice at a time, worst first', () => {
     spokeMuted: false,
     silent: null,
     undecodable: null,
-    missing: 0,
+    unshown: 0,
   }
   it('is silent when all is well', () => expect(pickNotice(none)).toBeNull())
   it('puts a lost connection before everything', () => {
@@ -115,6 +121,10 @@ describe('one notice at a time, worst first', () => {
       actions: ['tryAgain', 'leave'],
       urgent: true,
     })
+  })
+  it('says how many people do not fit, and nothing of nobody', () => {
+    expect(pickNotice({ ...none, unshown: 1 })?.text).toBe('1 more person is here than this page shows.')
+    expect(pickNotice({ ...none, unshown: 2 })?.text).toBe('2 more people are here than this page shows.')
   })
   it('puts held sound before a weak upload', () => {
     expect(pickNotice({ ...none, heldBack: true, uploadWeak: true })?.actions).toEqual(['turnOnSound'])

@@ -26,6 +26,12 @@ export class Link {
     this.#look()
   }
 
+  /** The server says that no media path opened in time. */
+  neverOpened(): void {
+    this.state = 'never'
+    this.end()
+  }
+
   /** The server says that this stay cannot go on. */
   fail(): void {
     this.#goneMs ??= performance.now()
@@ -57,8 +63,7 @@ export class Link {
   #notYet(nowMs: number, states: RTCPeerConnectionState[]): void {
     const tookMs = nowMs - this.#startMs
     if (tookMs > JOIN_MS || states.some((state) => state === 'failed' || state === 'closed')) {
-      this.state = 'never'
-      this.end()
+      this.neverOpened()
     } else if (tookMs > SLOW_AFTER_MS) this.state = 'slow'
   }
 

@@ -14,7 +14,8 @@ export interface Causes {
   spokeMuted: boolean
   silent: string | null
   undecodable: string | null
-  missing: number
+  /** People of whom something finds no place on this page. */
+  unshown: number
 }
 
 export interface Notice extends Said {
@@ -38,7 +39,7 @@ export function pickNotice(c: Causes): Notice | null {
   if (c.spokeMuted) return say(w.muted)
   if (c.silent) return say(words.devices.silent(c.silent))
   if (c.undecodable) return say(w.codecUnsupported(c.undecodable))
-  if (c.missing > 0) return say(w.moreThanFit(c.missing))
+  if (c.unshown > 0) return say(w.moreThanFit(c.unshown))
   return null
 }
 

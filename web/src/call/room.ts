@@ -17,10 +17,10 @@ export interface Room {
   places: readonly string[]
   /** Identities that speak, loudest first. */
   speakers: readonly string[]
-  /** Tracks that found no section. */
+  /** Tracks that found no section, as the server counts them. */
   missing: number
-  /** Tracks that this browser cannot decode. */
-  undecodable: ReadonlySet<string>
+  /** Tracks that this browser cannot decode → the codec that it cannot. */
+  undecodable: ReadonlyMap<string, string | null>
   /** A snapshot has come. */
   known: boolean
 }
@@ -31,7 +31,7 @@ export const emptyRoom: Room = {
   places: [],
   speakers: [],
   missing: 0,
-  undecodable: new Set(),
+  undecodable: new Map(),
   known: false,
 }
 
@@ -50,7 +50,9 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
       // A stream without our session in it says nothing of sections: then the answer's own stand.
       const sections = ours.length > 0 ? ours.reduce(assign, new Map<string, Filled>()) : room.sections
       const next = { ...room, participants, sections, speakers: event.speakers, known: true }
-      return seated(next, me)
+      if (event.you === null) return seated(next, me)
+      // `sections_full` of the join itself was sent before this stream was open.
+      return seated({ ...next, missing: others(next, me).flatMap((p) => sectionless(next, p)).length }, me)
     }
     case 'room_started':
     case 'room_finished':
@@ -72,7 +74,7 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
     case 'track_published':
     case 'track_muted':
     case 'track_unmuted':
-      return withTracks(room, event.identity, (tracks) =>
+      return withTracks(judgedAnew(room, event.track), event.identity, (tracks) =>
         tracks.some((track) => track.id === event.track.id)
           ? tracks.map((track) => (track.id === event.track.id ? event.track : track))
           : [...tracks, event.track],
@@ -87,7 +89,7 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
       return event.transport === me.transport ? { ...room, missing: event.missing } : room
     case 'codec_unsupported':
       return event.transport === me.transport
-        ? { ...room, undecodable: new Set(room.undecodable).add(event.track) }
+        ? { ...room, undecodable: new Map(room.undecodable).set(event.track, event.codec) }
         : room
     case 'stream_state': {
       const participant = room.participants.get(event.identity)
@@ -105,8 +107,36 @@ function assign(sections: Map<string, Filled>, { mid, track, identity }: Section
 }
 
 function seated(room: Room, me: Me): Room {
-  const others = [...room.participants.values()].filter((p) => p.identity !== me.identity && isShown(p))
-  return { ...room, places: reseat(room.places, others.map((p) => p.identity)) }
+  const present = others(room, me).filter(isShown)
+  return { ...room, places: reseat(room.places, present.map((p) => p.identity)) }
+}
+
+function others(room: Room, me: Me): ParticipantInfo[] {
+  return [...room.participants.values()].filter((p) => p.identity !== me.identity)
+}
+
+/** Tracks of a participant that no section carries, though this browser could play them. */
+function sectionless(room: Room, { tracks }: ParticipantInfo): TrackInfo[] {
+  const carried = new Set([...room.sections.values()].map((section) => section.track))
+  return tracks.filter((track) => !carried.has(track.id) && !room.undecodable.has(track.id))
+}
+
+/**
+ * How many people have a track that found no section. Never more than the server's count of such tracks: a track is told
+ * before its section, and is not missing in between.
+ */
+export function unshown(room: Room, me: Me): number {
+  if (room.missing === 0) return 0
+  return Math.min(room.missing, others(room, me).filter((p) => sectionless(room, p).length > 0).length)
+}
+
+/** A track that goes on in another codec is no longer the one that could not be decoded. */
+function judgedAnew(room: Room, track: TrackInfo): Room {
+  const codec = room.undecodable.get(track.id) ?? null
+  if (codec === null || codec === track.codec) return room
+  const undecodable = new Map(room.undecodable)
+  undecodable.delete(track.id)
+  return { ...room, undecodable }
 }
 
 /** Viewers that only watch have no tile. */

@@ -1,10 +1,11 @@
 import { patchMuted, whyGone, type Pass } from '../net/api'
 import { openEvents, type RoomEvent, type Source } from '../net/events'
-import { clock, sayProblem, type Problem } from '../net/problem'
+import { clock, sayProblem } from '../net/problem'
 import { disconnect, type Transport } from '../net/transport'
 import { assertive, polite } from '../ui/announce'
 import { words, type Said } from '../words'
 import type { Devices, DeviceState } from '../media/devices.svelte'
+import { fateOf } from './fate'
 import { Health, type Report } from './health'
 import { Link } from './link.svelte'
 import { Playback, publish, type Publication } from './peer'
@@ -177,25 +178,53 @@ export class Session {
   /** The stream was refused: the session may be over, and the server knows why. */
   async #ask(): Promise<void> {
     const problem = this.id ? await whyGone(this.id, this.wanted.pass.token) : null
-    if (problem && isEnd(problem)) this.#end(sayProblem(problem, this.wanted.room))
-    else if (problem?.status === 404) this.link.fail()
-    else if (this.#ends.length > 0) setTimeout(() => this.#ends.length > 0 && this.#listen(), 3000)
+    // Its person may have left while the server was asked.
+    if (this.#ends.length === 0) return
+    const again = () => void setTimeout(() => this.#ends.length > 0 && this.#listen(), 3000)
+    if (!problem) return again()
+    switch (fateOf(problem)) {
+      case 'over':
+        return this.#end(sayProblem(problem, this.wanted.room))
+      case 'lost':
+        return this.link.fail()
+      case 'neverOpened':
+        return this.link.neverOpened()
+      case 'goesOn':
+        return again()
+    }
   }
 
   #hear(event: RoomEvent): void {
     this.room = reduce(this.room, event, this.me)
-    if (event.event === 'room_finished') {
-      this.#end({ text: words.byOthers.closed(this.#host(event.by), clock(new Date())), actions: ['startPage'] })
-    } else if (event.event === 'message_to_you') this.#hearMessage(event)
+    if (event.event === 'room_finished') this.#end(this.#finished(event))
+    else if (event.event === 'message_to_you') this.#hearMessage(event)
+  }
+
+  #finished({ reason, by }: Extract<RoomEvent, { event: 'room_finished' }>): Said {
+    if (reason === 'server_shutdown') return { text: words.refused.draining, actions: ['tryAgain'] }
+    return { text: words.byOthers.closed(this.#host(by), clock(new Date())), actions: ['startPage'] }
   }
 
   #hearMessage({ what, by, track }: Extract<RoomEvent, { event: 'message_to_you' }>): void {
     const host = this.#host(by)
-    if (what === 'removed') this.#end({ text: words.byOthers.removed(host), actions: ['startPage'] })
-    else if (what === 'replaced') this.#end({ text: words.byOthers.elsewhere, actions: ['useThisTab'] })
-    else if (what === 'join_again') this.link.fail()
-    else if (what === 'moving') this.moving = true
-    else this.#mutedByOther(host, track)
+    switch (what) {
+      case 'muted':
+        return this.#mutedByOther(host, track)
+      case 'unmuted':
+        return this.#unmutedByOther(track)
+      case 'removed':
+        return this.#end({ text: words.byOthers.removed(host), actions: ['startPage'] })
+      case 'replaced':
+        return this.#end({ text: words.byOthers.elsewhere, actions: ['useThisTab'] })
+      case 'join_again':
+        return this.link.fail()
+      case 'moving':
+        this.moving = true
+        return
+      default:
+        // A newer server may say more; what this page does not know changes nothing.
+        what satisfies never
+    }
   }
 
   #mutedByOther(host: string | null, track: string | null): void {
@@ -209,6 +238,14 @@ export class Session {
     this.micOn = false
     this.mutedBy = host ? words.byOthers.mutedSoft(host) : words.byOthers.mutedByServer
     assertive(this.mutedBy)
+  }
+
+  /** We may be heard again, but only our own person turns a microphone or camera on: a switch that is off is told anew. */
+  #unmutedByOther(track: string | null): void {
+    const ids = trackIds(this.room, this.me.identity)
+    if (track === null || track !== ids.get('camera')) this.mutedBy = null
+    if (track !== null) this.#toldMuted.set(track, false)
+    this.#tell(ids, { microphone: this.micOn, camera: this.camOn })
   }
 
   /** The name of an admin who acts, with what it is. */
@@ -258,8 +295,4 @@ export class Session {
 
 function isAbsent(state: DeviceState): boolean {
   return state !== 'open' && state !== 'asking' && state !== 'closed'
-}
-
-function isEnd({ code }: Problem): boolean {
-  return ['replaced', 'removed', 'room_closed', 'token_expired', 'unauthorized', 'forbidden'].includes(code)
 }

@@ -61,16 +61,18 @@ export type RoomEvent =
   | { event: 'room_finished'; reason: LeaveReason; by: string | null }
   | { event: 'participant_joined' | 'participant_updated'; participant: ParticipantInfo }
   | { event: 'participant_left'; identity: string; session: string; reason: LeaveReason }
+  /** Published again: the same track goes on in another codec. */
   | { event: 'track_published' | 'track_muted' | 'track_unmuted'; identity: string; track: TrackInfo }
   | { event: 'track_unpublished'; identity: string; track: TrackInfo; reason: LeaveReason }
   | { event: 'speakers'; identities: string[] }
   | ({ event: 'section_assigned' } & SectionAssignment)
+  /** Tracks, not people; sent at each change, 0 included. */
   | { event: 'sections_full'; transport: string; missing: number }
   | { event: 'codec_unsupported'; transport: string; track: string; codec: string | null }
   | { event: 'stream_state'; identity: string; session: string; state: SessionState }
   | {
       event: 'message_to_you'
-      what: 'muted' | 'removed' | 'moving' | 'replaced' | 'join_again'
+      what: 'muted' | 'unmuted' | 'removed' | 'moving' | 'replaced' | 'join_again'
       by: string | null
       track: string | null
     }

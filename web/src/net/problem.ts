@@ -70,6 +70,7 @@ export function sayProblem(problem: Problem, room: string, waitS = problem.retry
     case 'too_many_rooms':
       return said(words.refused.serverFull(waitS), 'tryNow')
     case 'draining':
+    case 'server_shutdown':
       return said(words.refused.draining, 'tryAgain')
     case 'token_expired':
       return said(words.refused.expired)
@@ -83,6 +84,8 @@ export function sayProblem(problem: Problem, room: string, waitS = problem.retry
       return said(words.byOthers.removed(null), 'startPage')
     case 'room_closed':
       return said(words.byOthers.closed(null, clock(new Date())), 'startPage')
+    case 'client_left':
+      return said(words.call.left(room), 'joinAgain', 'startPage')
   }
   if (problem.status === 401 || problem.status === 403) return said(words.refused.wrong(room))
   if (triesAgain(problem)) return said(words.refused.serverBusy(waitS), 'tryNow')
