@@ -1,5 +1,6 @@
 //! Play: WHEP, draft-ietf-wish-whep-04.
 
+use super::join::SdpPhase;
 use super::request::{self, Carrier};
 use super::{Shared, join};
 use crate::auth::{Act, Target, allowed};
@@ -7,7 +8,7 @@ use crate::error::{Fault, Problem};
 use crate::random;
 use actix_web::{HttpRequest, HttpResponse, web};
 use rondo_actors::api::{Door, Join, Purpose};
-use tracing::{Instrument, info_span};
+use tracing::info_span;
 
 /// Play a room: its tracks fill the offered sections, now or later.
 #[utoipa::path(
@@ -52,26 +53,18 @@ pub async fn play_one(
 }
 
 async fn play(req: HttpRequest, mut payload: web::Payload, shared: web::Data<Shared>) -> Result<HttpResponse, Fault> {
-    let span = join::span(Door::Whep, &req);
-    let join = async {
-        match admitted(&shared, &req, &mut payload).await {
-            Ok(join) => join::admit(&shared, join).await,
-            Err(fault) => Err(fault),
-        }
-        .map_err(|fault| join::refused(&shared, Door::Whep, fault))
-    };
-    join.instrument(span).await
+    join::serve(&shared, Door::Whep, &req, admitted(&shared, &req, &mut payload)).await
 }
 
-async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload) -> Result<Join, Fault> {
+async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload) -> Result<(Join, SdpPhase), Fault> {
     let (room, only) = (request::room(req)?, request::identity(req)?);
     let caller = info_span!("token").in_scope(|| {
         let caller = request::caller(shared, req, Carrier::Header)?;
         allowed(Act::Play, &caller, &Target { room: Some(&room), ..Target::default() })?;
         Ok::<_, Fault>(caller)
     })?;
-    let offer = join::offer(shared, req, payload).await?;
-    Ok(Join {
+    let (offer, sdp) = join::offer(shared, req, payload).await?;
+    let join = Join {
         identity: caller.identity().cloned().unwrap_or_else(random::guest),
         name: caller.name().map(str::to_owned),
         guest: caller.is_guest(),
@@ -80,5 +73,6 @@ async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload
         kind: None,
         room,
         offer,
-    })
+    };
+    Ok((join, sdp))
 }

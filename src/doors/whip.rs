@@ -1,5 +1,6 @@
 //! Publish: WHIP, RFC 9725.
 
+use super::join::SdpPhase;
 use super::request::{self, Carrier};
 use super::{Shared, join};
 use crate::auth::{Act, Target, allowed};
@@ -8,7 +9,7 @@ use crate::random;
 use actix_web::{HttpRequest, HttpResponse, web};
 use rondo_actors::api::{Door, Join, Purpose, RoomKind, Source};
 use serde::Deserialize;
-use tracing::{Instrument, info_span};
+use tracing::info_span;
 use utoipa::{IntoParams, ToSchema};
 
 /// Query of a publishing POST.
@@ -81,19 +82,11 @@ async fn publish(
     mut payload: web::Payload,
     shared: web::Data<Shared>,
 ) -> Result<HttpResponse, Fault> {
-    let span = join::span(Door::Whip, &req);
-    let join = async {
-        match admitted(&shared, &req, &mut payload).await {
-            Ok(join) => join::admit(&shared, join).await,
-            Err(fault) => Err(fault),
-        }
-        .map_err(|fault| join::refused(&shared, Door::Whip, fault))
-    };
-    join.instrument(span).await
+    join::serve(&shared, Door::Whip, &req, admitted(&shared, &req, &mut payload)).await
 }
 
 /// Everything that is checked before the node is asked.
-async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload) -> Result<Join, Fault> {
+async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload) -> Result<(Join, SdpPhase), Fault> {
     let (room, path_identity) = (request::room(req)?, request::identity(req)?);
     let query: PublishQuery = request::query(req)?;
     let may = |caller: &_, sources: &[Source]| {
@@ -105,7 +98,7 @@ async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload
         may(&caller, &[])?;
         Ok::<_, Fault>(caller)
     })?;
-    let offer = join::offer(shared, req, payload).await?;
+    let (offer, sdp) = join::offer(shared, req, payload).await?;
     let (audio, video) = match query.source.unwrap_or(Published::Camera) {
         Published::Camera => (Source::Microphone, Source::Camera),
         Published::Screen => (Source::ScreenAudio, Source::Screen),
@@ -113,7 +106,7 @@ async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload
     may(&caller, &sent(&offer, audio, video))?;
     let kind = query.kind.map(|OpenAs::Live| RoomKind::Live);
     let identity = path_identity.or_else(|| caller.identity().cloned()).unwrap_or_else(random::guest);
-    Ok(Join {
+    let join = Join {
         name: caller.name().map(str::to_owned),
         guest: caller.is_guest(),
         door: Door::Whip,
@@ -122,7 +115,8 @@ async fn admitted(shared: &Shared, req: &HttpRequest, payload: &mut web::Payload
         identity,
         kind,
         offer,
-    })
+    };
+    Ok((join, sdp))
 }
 
 /// Which of the two sources an offer would publish: those with a section that sends. Reading it whole is the

@@ -117,9 +117,9 @@ mod tests {
         (config.media.first_port, config.media.workers, config.media.pin) = (0, Some(1), false);
         let (node, _) = Node::start(config.node()).await.unwrap();
         let site = init_service(app(actix_web::web::Data::new(Shared::new(node.clone(), &config)))).await;
-        let offer = || {
+        let offer = |who: &str| {
             TestRequest::post()
-                .uri("/whip/r/ann")
+                .uri(&format!("/whip/r/{who}"))
                 .insert_header(("Content-Type", "application/sdp"))
                 .insert_header(("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
                 .set_payload(include_str!("../../tests/cases/http-04/offer.sdp"))
@@ -128,16 +128,19 @@ mod tests {
         // Whoever meets a span first decides, for the whole process, whether anybody listens to it; the threads of other
         // tests would say no. So all spans are met once before the subscriber comes, and a second one beside it makes
         // tracing ask both again.
-        assert_eq!(call_service(&site, offer()).await.status(), 201);
+        assert_eq!(call_service(&site, offer("first")).await.status(), 201);
         let kept = Kept::default();
         let traces = Traces(SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build());
         let _second = tracing::Dispatch::new(tracing_subscriber::registry());
         let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(traces.layer()));
 
-        let answer = call_service(&site, offer()).await;
+        let answer = call_service(&site, offer("ann")).await;
         assert_eq!(answer.status(), 201);
         let told = answer.headers().get("traceresponse").unwrap().to_str().unwrap().to_owned();
+        let session = answer.headers().get("rondo-session").unwrap().to_str().unwrap().to_owned();
         drop(answer);
+        // Milliseconds from the node's being asked to the transport's being attached.
+        let attached_ms = node.session(session.parse().unwrap()).await.unwrap().transports[0].phases_ms["sdp"];
         node.stop().await;
 
         let spans = kept.0.lock().unwrap();
@@ -154,6 +157,12 @@ mod tests {
         for phase in ["token", "sdp"] {
             assert_eq!(named(phase).parent_span_id, join.span_context.span_id(), "{phase}");
         }
+        let sdp = named("sdp");
+        let took = sdp.end_time.duration_since(sdp.start_time).unwrap();
+        assert!(
+            took.as_millis() >= attached_ms.into(),
+            "the offer's way to its answer took {took:?}, {attached_ms} ms"
+        );
         for (key, prefix) in [("room", "r"), ("identity", "ann"), ("session", "PA_"), ("transport", "TP_")] {
             let value = join.attributes.iter().find(|kv| kv.key.as_str() == key).unwrap().value.to_string();
             assert!(value.starts_with(prefix), "{key}: {value}");
