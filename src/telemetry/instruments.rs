@@ -43,7 +43,9 @@ enum Source {
     Sessions,
     Transports,
     Left,
+    JoinsFailed,
     Wakeups,
+    SupervisorLost,
     RoomsDied,
     Restarts,
     WorkersLost,
@@ -69,7 +71,7 @@ const GAUGE: MetricType = MetricType::Gauge;
 const HISTOGRAM: MetricType = MetricType::Histogram;
 
 /// Instruments of the node and the doors. Those of the workers join them in [`all`].
-const FIXED: [Instrument; 16] = [
+const FIXED: [Instrument; 18] = [
     instrument("rondo_build", None, MetricType::Info, &["version"], Source::Build, "This build"),
     instrument(
         "rondo_http_requests",
@@ -95,11 +97,27 @@ const FIXED: [Instrument; 16] = [
         Source::JoinsRefused,
         "Joins refused with an HTTP status, by the error's code",
     ),
+    instrument(
+        "rondo_join_failed",
+        None,
+        COUNTER,
+        &["code"],
+        Source::JoinsFailed,
+        "Joins that were answered and never came up, by why",
+    ),
     instrument("rondo_rooms_open", None, GAUGE, &["kind"], Source::Rooms, "Rooms open"),
     instrument("rondo_sessions_open", None, GAUGE, &["worker"], Source::Sessions, "Participants in rooms"),
     instrument("rondo_transports_open", None, GAUGE, &["worker"], Source::Transports, "Connections of participants"),
     instrument("rondo_participants_left", None, COUNTER, &["reason"], Source::Left, "Participants that left"),
     instrument("rondo_timer_wakeups", None, COUNTER, &["reason"], Source::Wakeups, "Wake-ups by what was due"),
+    instrument(
+        "rondo_supervisor_lost",
+        None,
+        COUNTER,
+        &[],
+        Source::SupervisorLost,
+        "Ends of the supervisor by a panic: nobody can join until the process is started again",
+    ),
     instrument("rondo_rooms_died", None, COUNTER, &[], Source::RoomsDied, "Rooms whose actor panicked"),
     instrument("rondo_room_restarts", None, COUNTER, &[], Source::Restarts, "Rooms opened anew after a panic"),
     instrument("rondo_workers_lost", None, COUNTER, &[], Source::WorkersLost, "Worker threads that died"),
@@ -301,7 +319,9 @@ fn values(source: Source, counts: &NodeCounts, doors: &DoorCounters) -> Vec<Samp
         Source::Sessions => by_worker(&counts.sessions),
         Source::Transports => by_worker(&counts.transports),
         Source::Left => labelled(&counts.left, Value::Count),
+        Source::JoinsFailed => labelled(&counts.failed, Value::Count),
         Source::Wakeups => labelled(&counts.wakeups, Value::Count),
+        Source::SupervisorLost => alone(Value::Count(counts.supervisor_lost)),
         Source::RoomsDied => alone(Value::Count(counts.rooms_died)),
         Source::Restarts => alone(Value::Count(counts.restarts)),
         Source::WorkersLost => alone(Value::Count(counts.workers_lost)),
@@ -377,14 +397,14 @@ mod tests {
 
     fn counts() -> NodeCounts {
         NodeCounts {
-            failed: Vec::new(),
-            supervisor_lost: 0,
             workers: vec![WorkerCounters::default().read(), WorkerCounters::default().read()],
             rooms: vec![("call", 2)],
             sessions: vec![1, 2],
             transports: vec![3, 4],
             left: vec![("client_left", 5)],
+            failed: vec![("join_timeout", 3)],
             wakeups: vec![("nack", 6)],
+            supervisor_lost: 1,
             rooms_died: 7,
             restarts: 8,
             workers_lost: 9,
@@ -443,6 +463,8 @@ mod tests {
             "rondo_rooms_open{kind=\"call\"} 2",
             "rondo_sessions_open{worker=\"1\"} 2",
             "rondo_participants_left_total{reason=\"client_left\"} 5",
+            "rondo_join_failed_total{code=\"join_timeout\"} 3",
+            "rondo_supervisor_lost_total 1",
             "rondo_rooms_died_total 7",
             "rondo_room_restarts_total 8",
             "rondo_worker_datagrams_received_total{worker=\"0\"} 0",
