@@ -122,7 +122,7 @@ impl Fault {
             Fault::BadValue(_) => row(422, "bad_value", "A value that is not allowed"),
             Fault::BodyTooLarge { .. } => row(413, "body_too_large", "Body too large"),
             Fault::MediaType { .. } => row(415, "unsupported_media_type", "Unsupported media type"),
-            Fault::TokenMissing | Fault::Denied(Denied::NeedsToken(_)) => {
+            Fault::TokenMissing | Fault::Denied(Denied::NeedsToken(_) | Denied::NeedsTransport(_)) => {
                 row(401, "unauthorized", "Access token missing")
             }
             Fault::TokenInvalid(TokenError::Expired) => row(401, "token_expired", "Access token expired"),
@@ -166,6 +166,7 @@ fn refused(refusal: &Refusal) -> Row {
         Refusal::TrackNotFound(_) => row(404, "track_not_found", "Track not found"),
         Refusal::TransportNotFound(_) => row(404, "transport_not_found", "Transport not found"),
         Refusal::TransportEnded(_, reason) => row(404, ended_code(*reason), "Transport has ended"),
+        Refusal::SessionEnded(_, reason) => row(404, ended_code(*reason), "Session has ended"),
         Refusal::RoomFull { .. } => later(429, "room_full", "Room full", FULL_RETRY_S),
         Refusal::TooManyRooms { .. } => later(503, "too_many_rooms", "Too many rooms", FULL_RETRY_S),
         Refusal::TooManyTransports { .. } => later(429, "too_many_transports", "Too many connections", FULL_RETRY_S),
@@ -184,7 +185,7 @@ fn refused(refusal: &Refusal) -> Row {
     }
 }
 
-/// The code of a transport that has ended: why. A fault of ours reads `moved`: join again, elsewhere.
+/// The code of a transport or session that has ended: why. A fault of ours reads `moved`: join again, elsewhere.
 fn ended_code(reason: LeaveReason) -> &'static str {
     match reason {
         LeaveReason::ServerError => "moved",
@@ -241,7 +242,7 @@ impl ResponseError for Fault {
             response.insert_header((header::RETRY_AFTER, s));
         }
         match self {
-            Fault::TokenMissing | Fault::Denied(Denied::NeedsToken(_)) => {
+            Fault::TokenMissing | Fault::Denied(Denied::NeedsToken(_) | Denied::NeedsTransport(_)) => {
                 response.insert_header((header::WWW_AUTHENTICATE, "Bearer"));
             }
             Fault::TokenInvalid(_) => {
@@ -277,6 +278,7 @@ mod tests {
         let room = || "r".parse().unwrap();
         let transport = || "TP_abcdefghijkl".parse().unwrap();
         let ended = |reason| Fault::Refused(Refusal::TransportEnded(transport(), reason));
+        let left = |reason| Fault::Refused(Refusal::SessionEnded("PA_abcdefghijkl".parse().unwrap(), reason));
         let mut all = vec![
             (Fault::bad_name("the room name", "a b", BadName::Char(' ')), 400, "bad_name"),
             (Fault::BadQuery("x".into()), 400, "bad_query"),
@@ -289,6 +291,7 @@ mod tests {
             (Fault::TokenInvalid(TokenError::Expired), 401, "token_expired"),
             (Fault::TokenInvalid(TokenError::BadSignature), 401, "unauthorized"),
             (Fault::Denied(Denied::NeedsToken("x")), 401, "unauthorized"),
+            (Fault::Denied(Denied::NeedsTransport("x")), 401, "unauthorized"),
             (Fault::Denied(Denied::NotGranted("x")), 403, "forbidden"),
             (Fault::Denied(Denied::IdentityMismatch), 403, "identity_mismatch"),
             (Fault::Denied(Denied::SourceNotAllowed(Source::Camera)), 403, "source_not_allowed"),
@@ -302,6 +305,8 @@ mod tests {
             (ended(LeaveReason::Replaced), 404, "replaced"),
             (ended(LeaveReason::JoinTimeout), 404, "join_timeout"),
             (ended(LeaveReason::ServerError), 404, "moved"),
+            (left(LeaveReason::ClientLeft), 404, "client_left"),
+            (left(LeaveReason::ServerError), 404, "moved"),
         ];
         for (refusal, status, code) in [
             (Refusal::RoomNotFound(room()), 404, "room_not_found"),

@@ -215,6 +215,10 @@ fn who_never_connects_is_gone_after_the_join_deadline() {
     poll("ann is gone", SOON, || session_states(&api, "lobby").is_empty().then_some(()));
     let gone = api.delete(&resource);
     assert_eq!((gone.status, gone.code().as_str()), (404, "join_timeout"), "{gone:#?}");
+    let session = answer.header("rondo-session").expect("a session");
+    assert_eq!(api.get(&format!("/api/v1/sessions/{session}")).code(), "join_timeout");
+    let failed = |scrape: &str| scrape.lines().any(|l| l == "rondo_join_failed_total{code=\"join_timeout\"} 1");
+    poll("the failed join is counted", SOON, || failed(&api.get("/metrics").body).then_some(()));
 }
 
 #[test]

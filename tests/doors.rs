@@ -216,6 +216,42 @@ fn a_server_with_keys_lets_in_only_who_has_the_grant() {
 }
 
 #[test]
+fn a_guest_has_a_say_over_its_own_session_only() {
+    let server = TestServer::start();
+    let api = server.api();
+    let (gus, eve) = (api.post_sdp("/whip/open/gus", OFFER), api.post_sdp("/whip/open/eve", OFFER));
+    let id = |made: &Answer| made.location().expect("a Location").path().trim_start_matches("/transports/").to_owned();
+    // Where eve learns gus' session: everybody may read it.
+    let people = api.get("/api/v1/rooms/open").json()["participants"].as_array().cloned().expect("participants");
+    let of_gus = people.iter().find(|p| p["identity"] == "gus").and_then(|p| p["session"].as_str()).expect("a session");
+    assert_eq!(gus.header("rondo-session").as_deref(), Some(of_gus));
+    let patch = |path: &str, transport: Option<&str>, body: serde_json::Value| {
+        let mut request = api.request(Method::PATCH, api.url(path)).json(&body);
+        if let Some(id) = transport {
+            request = request.header("Rondo-Transport", id);
+        }
+        api.send(request)
+    };
+    let session = format!("/api/v1/sessions/{of_gus}");
+    let wishes = format!("{session}/subscriptions");
+    let events = format!("/api/v1/rooms/open/events?session={of_gus}");
+    for transport in [None, Some(id(&eve))] {
+        let transport = transport.as_deref();
+        assert_problem(&patch(&session, transport, json!({ "name": "Fool" })), 401, "renaming somebody else");
+        assert_problem(&patch(&wishes, transport, json!([])), 401, "wishing for somebody else");
+        let query = transport.map_or_else(String::new, |id| format!("&transport={id}"));
+        assert_problem(&api.get(&format!("{events}{query}")), 401, "reading somebody else's events");
+    }
+    assert_eq!(patch(&session, Some(&id(&gus)), json!({ "name": "Gus" })).json()["name"], "Gus");
+    assert_eq!(patch(&wishes, Some(&id(&gus)), json!([])).status, 204);
+    drop(api.open_stream(&format!("{events}&transport={}", id(&gus))));
+    // Nobody is shown what opens all this.
+    for path in ["/api/v1/sessions".to_owned(), session.clone(), format!("{session}/timeline")] {
+        assert!(!api.get(&path).body.contains("TP_"), "{path}");
+    }
+}
+
+#[test]
 fn a_token_of_the_command_line_opens_the_door() {
     let server = guarded();
     let keys = token::keys();

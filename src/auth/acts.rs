@@ -89,7 +89,8 @@ pub struct Target<'a> {
     pub room: Option<&'a RoomName>,
     /// Whose it is; absent where the caller's own is meant.
     pub identity: Option<&'a Identity>,
-    /// Made without a token: whoever knows its id may change it.
+    /// Made without a token, and the caller has named the transport: its id is told to who made it and to nobody
+    /// else, unlike a session's, which everybody in the room reads.
     pub guest_made: bool,
     /// What would be published.
     pub sources: &'a [Source],
@@ -101,6 +102,9 @@ pub enum Denied {
     /// A guest may not; a token could.
     #[error("it needs a token with {0}")]
     NeedsToken(&'static str),
+    /// A guest may not do it to this; a token could, and so could who made it without one.
+    #[error("it needs a token with {0}, or the id of the transport, where that was made without one (Rondo-Transport)")]
+    NeedsTransport(&'static str),
     /// The token does not allow it.
     #[error("the token does not allow it: it needs {0}")]
     NotGranted(&'static str),
@@ -140,7 +144,7 @@ enum Need {
 enum Guest {
     /// Always.
     May,
-    /// Only to what was made without a token.
+    /// Only to what was made without a token, by who knows its transport's id.
     OwnKind,
     /// Never.
     Never,
@@ -218,14 +222,14 @@ pub fn allowed(act: Act, caller: &Caller, target: &Target<'_>) -> Result<(), Den
     let rule = act.rule();
     let grants = match caller {
         Caller::Guest => {
-            let may = match rule.guest {
-                Guest::May => true,
-                Guest::OwnKind => target.guest_made,
-                Guest::Never => false,
+            return match rule.guest {
+                Guest::May => Ok(()),
+                Guest::OwnKind if target.guest_made => Ok(()),
+                Guest::OwnKind => Err(Denied::NeedsTransport(rule.said)),
+                Guest::Never => Err(Denied::NeedsToken(rule.said)),
             };
-            return if may { Ok(()) } else { Err(Denied::NeedsToken(rule.said)) };
         }
-        // Whoever knows the id of what was made without a token may change it, with or without a token.
+        // Whoever knows the transport of what was made without a token may change it, with or without a token.
         Caller::Token(_) if rule.guest == Guest::OwnKind && target.guest_made => return Ok(()),
         Caller::Token(grants) => grants,
     };
@@ -300,15 +304,16 @@ mod tests {
         ]
     }
 
-    // One mark a caller, in the order above: y may; n 401 or 403; i 403 identity_mismatch.
+    // One mark a caller, in the order above: y may; n 401 or 403; i 403 identity_mismatch; t 401, but may to what was
+    // made without a token, naming its transport.
     const EXPECTED: [(Act, &str); 18] = [
         //                       g j p s o n b l c a o A
         (Act::Publish, /*     */ "y y n y n n i n n n n n"),
-        (Act::PatchOwn, /*    */ "n y n y n n i n n n n n"),
+        (Act::PatchOwn, /*    */ "t y n y n n i n n n n n"),
         (Act::Play, /*        */ "y y y n n n y n n n n n"),
-        (Act::Wish, /*        */ "n y y n n n i n n n n n"),
+        (Act::Wish, /*        */ "t y y n n n i n n n n n"),
         (Act::Events, /*      */ "y y y n n n y n n n n y"),
-        (Act::PrivateEvents, /**/ "n y y y n n i n n n n n"),
+        (Act::PrivateEvents, /**/ "t y y y n n i n n n n n"),
         (Act::ReadRoom, /*    */ "y y y n n n y y n y n y"),
         (Act::ListRooms, /*   */ "y n n n n n n y n n n y"),
         (Act::ListSessions, /* */ "y n n n n n n y n y n y"),
@@ -318,8 +323,8 @@ mod tests {
         (Act::DeleteRoom, /*  */ "n n n n n n n n y y n y"),
         (Act::PatchOther, /*  */ "n n n n n n n n n y n y"),
         (Act::RemoveSession, /**/ "n n n n n n n n n y n y"),
-        (Act::Trickle, /*     */ "n y y y n n i n n n n n"),
-        (Act::EndTransport, /* */ "n y y y n n i n n y n y"),
+        (Act::Trickle, /*     */ "t y y y n n i n n n n n"),
+        (Act::EndTransport, /* */ "t y y y n n i n n y n y"),
         (Act::Metrics, /*     */ "n n n n n n n n n n n y"),
     ];
 
@@ -338,6 +343,10 @@ mod tests {
                     Err(Denied::NeedsToken(_)) => {
                         assert!(caller.is_guest());
                         "n"
+                    }
+                    Err(Denied::NeedsTransport(_)) => {
+                        assert!(caller.is_guest());
+                        "t"
                     }
                     Err(Denied::NotGranted(_) | Denied::SourceNotAllowed(_)) => {
                         assert!(!caller.is_guest());
@@ -358,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_made_is_open_to_whoever_knows_it_and_nothing_more() {
+    fn what_a_guest_made_is_open_to_whoever_knows_its_transport_and_nothing_more() {
         let (room, ann) = ("r".parse().unwrap(), "ann".parse().unwrap());
         let target = Target { room: Some(&room), identity: Some(&ann), guest_made: true, sources: &[] };
         let stranger = token(|g| g.identity = Some("eve".parse().unwrap()));

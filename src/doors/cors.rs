@@ -9,7 +9,8 @@ const EXPOSED: &str =
     "Location, ETag, Link, Rondo-Session, Retry-After, Accept-Patch, Accept-Post, WWW-Authenticate, traceresponse";
 const METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
 /// Asked for by our own pages; others are allowed as they are asked for.
-const HEADERS: &str = "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Accept, traceparent";
+const HEADERS: &str =
+    "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Accept, Rondo-Transport, traceparent";
 /// One day.
 const PREFLIGHT_CACHE_S: &str = "86400";
 

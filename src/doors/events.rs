@@ -33,6 +33,10 @@ pub struct EventsQuery {
     last_event_id: Option<String>,
     /// Whose private events come along; a token's own session needs no telling.
     session: Option<String>,
+    /// Development mode, without a token: a transport of that session that was made without one, `TP_…` of its
+    /// Location; the header Rondo-Transport does the same.
+    #[allow(dead_code, reason = "read by request::named_transport; named here for the document")]
+    transport: Option<String>,
 }
 
 /// Snapshot first, then what happens. A comment every 15 s; ends when the room ends.
@@ -50,7 +54,7 @@ pub async fn stream(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpR
     let room = request::room(&req)?;
     allowed(Act::Events, &caller, &Target { room: Some(&room), ..Target::default() })?;
     let query: EventsQuery = request::query(&req)?;
-    let me = me(&shared, &caller, &room, query.session.as_deref()).await?;
+    let me = me(&shared, &req, &caller, &room, query.session.as_deref()).await?;
     let header = req.headers().get("Last-Event-ID").and_then(|value| value.to_str().ok());
     let after = header.or(query.last_event_id.as_deref()).and_then(|id| id.trim().parse().ok());
     let feed = shared.node.events(&room, me, after).await?;
@@ -64,6 +68,7 @@ pub async fn stream(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpR
 /// Whose private events come along: the session that was named, or the token's own.
 async fn me(
     shared: &Shared,
+    req: &HttpRequest,
     caller: &Caller,
     room: &RoomName,
     named: Option<&str>,
@@ -73,7 +78,7 @@ async fn me(
         if session.room != *room {
             return Err(Fault::NoSuchId { what: "session", text: text.to_owned() });
         }
-        may(shared, caller, &session, Act::PrivateEvents).await?;
+        may(shared, caller, &session, request::named_transport(req)?, Act::PrivateEvents).await?;
         return Ok(Some(session.participant.session));
     }
     match caller.identity() {

@@ -15,6 +15,11 @@ use std::time::Duration;
 /// Time for a whole body.
 const BODY_READ: Duration = Duration::from_secs(10);
 
+/// Items of a list in one answer, where nothing is asked for.
+const LIST_DEFAULT: usize = 100;
+/// Items of a list in one answer, at most.
+const LIST_MAX: usize = 1_000;
+
 /// Where a token may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
@@ -96,6 +101,45 @@ pub fn transport(req: &HttpRequest) -> Result<TransportId, Fault> {
 /// `NoSuchId`.
 pub fn session(req: &HttpRequest) -> Result<SessionId, Fault> {
     id("session", req.match_info().get("session").unwrap_or_default())
+}
+
+/// The transport by which a caller without a token shows that a session is its own: header `Rondo-Transport`, or the
+/// query `transport` where headers cannot be set.
+///
+/// # Errors
+/// `NoSuchId`, `BadQuery`.
+pub fn named_transport(req: &HttpRequest) -> Result<Option<TransportId>, Fault> {
+    let named = match req.headers().get("Rondo-Transport") {
+        Some(value) => Some(value.to_str().unwrap_or_default().to_owned()),
+        None => query::<TransportQuery>(req)?.transport,
+    };
+    named.map(|text| id("transport", text.trim())).transpose()
+}
+
+#[derive(serde::Deserialize)]
+struct TransportQuery {
+    transport: Option<String>,
+}
+
+/// How many items of a list are asked for.
+///
+/// # Errors
+/// `BadValue`.
+pub fn limit(asked: Option<usize>) -> Result<usize, Fault> {
+    match asked {
+        None => Ok(LIST_DEFAULT),
+        Some(n) if (1..=LIST_MAX).contains(&n) => Ok(n),
+        Some(n) => Err(Fault::BadValue(format!("limit is {n}; allowed is 1 to {LIST_MAX}"))),
+    }
+}
+
+/// The first `limit` items behind `after`, in order of their keys. By key and not by age, so that a reader can go on
+/// although the item it stopped at is gone.
+pub fn page<T, K: Ord>(mut all: Vec<T>, key: impl Fn(&T) -> &K, after: Option<&K>, limit: usize) -> Vec<T> {
+    all.retain(|item| after.is_none_or(|after| key(item) > after));
+    all.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+    all.truncate(limit);
+    all
 }
 
 /// An id, or why not.
@@ -193,6 +237,37 @@ mod tests {
             assert_eq!(bearer(value.as_bytes()), token, "{value:?}");
         }
         assert_eq!(bearer(b"Bearer \xff"), None);
+    }
+
+    #[test]
+    fn a_list_is_read_page_by_page_while_it_changes() {
+        let page = |all: &[u32], after: Option<u32>| page(all.to_vec(), |n| n, after.as_ref(), 2);
+        assert_eq!(page(&[5, 1, 9, 3], None), [1, 3]);
+        // 3 is gone by now, 2 is new.
+        assert_eq!(page(&[5, 1, 9, 2], Some(3)), [5, 9]);
+        assert!(page(&[5, 1, 9, 2], Some(9)).is_empty());
+        assert_eq!((limit(None), limit(Some(1)), limit(Some(1000))), (Ok(100), Ok(1), Ok(1000)));
+        for out in [0, 1001, usize::MAX] {
+            assert_eq!(limit(Some(out)).unwrap_err().status(), 422, "{out}");
+        }
+    }
+
+    #[test]
+    fn a_transport_is_named_in_the_header_or_the_query() {
+        let named = |uri: &str, header: Option<&'static str>| {
+            let mut request = TestRequest::with_uri(uri);
+            if let Some(value) = header {
+                request = request.insert_header(("Rondo-Transport", value));
+            }
+            named_transport(&request.to_http_request())
+        };
+        let (a, b) = ("TP_abcdefghijkl", "TP_ABCDEFGHIJKL");
+        assert_eq!(named("/x?transport=TP_abcdefghijkl", None), Ok(Some(a.parse().unwrap())));
+        assert_eq!(named("/x?transport=TP_abcdefghijkl", Some(b)), Ok(Some(b.parse().unwrap())));
+        assert_eq!(named("/x", None), Ok(None));
+        for bad in ["", "TP_", "PA_abcdefghijkl", "/transports/TP_abcdefghijkl"] {
+            assert_eq!(named("/x", Some(bad)).unwrap_err().code(), "transport_not_found", "{bad}");
+        }
     }
 
     #[test]

@@ -9,10 +9,21 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use rondo_actors::api::RoomSettings;
 use rondo_media::ids::RoomName;
 use serde::Deserialize;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// Metadata of a room or a participant, in bytes.
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
+
+/// Query of the list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// Go on behind this name: the last one of the page before.
+    after: Option<String>,
+}
 
 /// Body of `POST /api/v1/rooms`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -40,9 +51,9 @@ pub struct RoomChange {
     metadata: Option<String>,
 }
 
-/// List rooms, in order of opening.
+/// List rooms, in order of their names (by byte), a page at a time.
 #[utoipa::path(
-    get, path = "/api/v1/rooms", tag = "rooms", security(("token" = [])),
+    get, path = "/api/v1/rooms", tag = "rooms", security(("token" = [])), params(ListQuery),
     responses(
         (status = 200, body = Vec<views::Room>),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
@@ -51,7 +62,10 @@ pub struct RoomChange {
 pub async fn list(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpResponse, Fault> {
     let caller = request::caller(&shared, &req, Carrier::Header)?;
     allowed(Act::ListRooms, &caller, &Target::default())?;
-    let rooms = shared.node.rooms().await?;
+    let query: ListQuery = request::query(&req)?;
+    let limit = request::limit(query.limit)?;
+    let after: Option<RoomName> = query.after.map(|text| request::name("the room name", &text)).transpose()?;
+    let rooms = request::page(shared.node.rooms().await?, |room| &room.name, after.as_ref(), limit);
     Ok(HttpResponse::Ok().json(rooms.iter().map(views::Room::from).collect::<Vec<_>>()))
 }
 

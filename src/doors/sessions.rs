@@ -7,7 +7,7 @@ use crate::auth::{Act, Caller, Target, allowed};
 use crate::error::{Fault, Problem};
 use actix_web::{HttpRequest, HttpResponse, web};
 use rondo_actors::api::{SessionInfo, SessionPatch, Wish};
-use rondo_media::ids::TrackId;
+use rondo_media::ids::{SessionId, TrackId, TransportId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -25,6 +25,11 @@ pub struct ListQuery {
     room: Option<String>,
     /// Only in this state.
     state: Option<views::SessionState>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// Go on behind this session, `PA_…`: the last one of the page before.
+    after: Option<String>,
 }
 
 /// Body of `PATCH /api/v1/sessions/{session}`: what is left out stays.
@@ -40,22 +45,23 @@ pub struct SessionChange {
     metadata: Option<String>,
 }
 
-/// What a viewer wishes of one track.
+/// What a viewer wishes of one track. `paused` acts now; the rest is taken and kept for the choice of layers, which
+/// comes with simulcast.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrackWish {
     /// `TR_…`
     track: String,
-    /// Send nothing of it.
+    /// Send nothing of it. Acts now.
     #[serde(default)]
     paused: bool,
-    /// Width it is shown at, in physical pixels.
+    /// Width it is shown at, in physical pixels. Kept for the choice of layers.
     width_px: Option<u32>,
-    /// Height it is shown at, in physical pixels.
+    /// Height it is shown at, in physical pixels. Kept for the choice of layers.
     height_px: Option<u32>,
-    /// Frames a second that are of use.
+    /// Frames a second that are of use. Kept for the choice of layers.
     fps_max: Option<u32>,
-    /// Higher is served first.
+    /// Higher is served first. Kept for the choice of layers.
     priority: Option<u8>,
 }
 
@@ -90,7 +96,7 @@ pub struct Phase {
     after_ms: u64,
 }
 
-/// List sessions that are not over.
+/// List sessions that are not over, in order of their ids, a page at a time.
 #[utoipa::path(
     get, path = "/api/v1/sessions", tag = "sessions", security(("token" = [])), params(ListQuery),
     responses(
@@ -103,8 +109,11 @@ pub async fn list(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpRes
     let query: ListQuery = request::query(&req)?;
     let room = query.room.map(|text| request::name("the room name", &text)).transpose()?;
     allowed(Act::ListSessions, &caller, &Target { room: room.as_ref(), ..Target::default() })?;
+    let limit = request::limit(query.limit)?;
+    let after: Option<SessionId> = query.after.map(|text| request::id("session", &text)).transpose()?;
+    let sessions = shared.node.sessions(room, query.state.map(Into::into)).await?;
     let mut shown = Vec::new();
-    for session in shared.node.sessions(room, query.state.map(Into::into)).await? {
+    for session in request::page(sessions, |session| &session.participant.session, after.as_ref(), limit) {
         let ids = may_end(&shared, &caller, &session).await;
         shown.push(views::Session::of(&session, ids));
     }
@@ -117,7 +126,8 @@ pub async fn list(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpRes
     params(("session" = String, Path)),
     responses(
         (status = 200, body = views::Session),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "4XX", description = "Refused; 404 with the reason if it has ended", body = Problem,
+            content_type = "application/problem+json"),
     )
 )]
 pub async fn read(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpResponse, Fault> {
@@ -129,7 +139,14 @@ pub async fn read(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpRes
 /// Mute tracks, change name or metadata: one's own, or as the room's admin somebody else's.
 #[utoipa::path(
     patch, path = "/api/v1/sessions/{session}", tag = "sessions", security(("token" = [])),
-    params(("session" = String, Path)), request_body = SessionChange,
+    params(
+        ("session" = String, Path),
+        ("Rondo-Transport" = Option<String>, Header,
+            description = "Development mode, without a token: a transport of this session that was made without one, \
+                `TP_…` of its Location"),
+        ("transport" = Option<String>, Query, description = "The same, where headers cannot be set"),
+    ),
+    request_body = SessionChange,
     responses(
         (status = 200, body = views::Session),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
@@ -141,10 +158,11 @@ pub async fn change(
     shared: web::Data<Shared>,
 ) -> Result<HttpResponse, Fault> {
     let caller = request::caller(&shared, &req, Carrier::Header)?;
+    let named = request::named_transport(&req)?;
     let session = shared.node.session(request::session(&req)?).await?;
-    let by = match may(&shared, &caller, &session, Act::PatchOwn).await {
+    let by = match may(&shared, &caller, &session, named, Act::PatchOwn).await {
         Ok(()) => None,
-        Err(own) => match may(&shared, &caller, &session, Act::PatchOther).await {
+        Err(own) => match may(&shared, &caller, &session, None, Act::PatchOther).await {
             Ok(()) => Some(caller.told_as()),
             Err(_) => return Err(own),
         },
@@ -180,7 +198,14 @@ pub async fn remove(req: HttpRequest, shared: web::Data<Shared>) -> Result<HttpR
 /// Say which tracks are wanted, how large and how urgent.
 #[utoipa::path(
     patch, path = "/api/v1/sessions/{session}/subscriptions", tag = "sessions", security(("token" = [])),
-    params(("session" = String, Path)), request_body = Vec<TrackWish>,
+    params(
+        ("session" = String, Path),
+        ("Rondo-Transport" = Option<String>, Header,
+            description = "Development mode, without a token: a transport of this session that was made without one, \
+                `TP_…` of its Location"),
+        ("transport" = Option<String>, Query, description = "The same, where headers cannot be set"),
+    ),
+    request_body = Vec<TrackWish>,
     responses(
         (status = 204, description = "Taken"),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
@@ -217,39 +242,48 @@ pub async fn timeline(req: HttpRequest, shared: web::Data<Shared>) -> Result<Htt
 
 async fn permitted(shared: &Shared, req: &HttpRequest, act: Act) -> Result<(SessionInfo, Caller), Fault> {
     let caller = request::caller(shared, req, Carrier::Header)?;
+    let named = request::named_transport(req)?;
     let session = shared.node.session(request::session(req)?).await?;
-    may(shared, &caller, &session, act).await?;
+    may(shared, &caller, &session, named, act).await?;
     Ok((session, caller))
 }
 
-/// Whether the caller may do this to this session.
+/// Whether the caller may do this to this session; `named` is a transport that it names as its own.
 ///
 /// # Errors
 /// Why not.
-pub async fn may(shared: &Shared, caller: &Caller, session: &SessionInfo, act: Act) -> Result<(), Fault> {
-    let target = Target {
-        room: Some(&session.room),
-        identity: Some(&session.participant.identity),
-        // Only a guest needs this answer, and only development mode has guests.
-        guest_made: caller.is_guest() && made_by_guests(shared, session).await,
-        sources: &[],
+pub async fn may(
+    shared: &Shared,
+    caller: &Caller,
+    session: &SessionInfo,
+    named: Option<TransportId>,
+    act: Act,
+) -> Result<(), Fault> {
+    let guest_made = match named {
+        Some(named) => made_by_guests(shared, session, named).await,
+        None => false,
     };
-    Ok(allowed(act, caller, &target)?)
+    let (room, identity) = (Some(&session.room), Some(&session.participant.identity));
+    Ok(allowed(act, caller, &Target { room, identity, guest_made, sources: &[] })?)
 }
 
-async fn made_by_guests(shared: &Shared, session: &SessionInfo) -> bool {
+/// Whether `named` is one of the session's transports and none of them was made with a token: a guest that publishes
+/// under the name of somebody with a token gets a transport in that one's session, and no say over it.
+async fn made_by_guests(shared: &Shared, session: &SessionInfo, named: TransportId) -> bool {
+    let mut holds = false;
     for transport in &session.transports {
-        let Ok(id) = transport.id.parse() else { return false };
+        let Ok(id) = transport.id.parse::<TransportId>() else { return false };
         if !shared.node.transport(id).await.is_ok_and(|info| info.guest) {
             return false;
         }
+        holds |= id == named;
     }
-    !session.transports.is_empty()
+    holds
 }
 
 async fn may_end(shared: &Shared, caller: &Caller, session: &SessionInfo) -> bool {
-    // A guest is told no ids at all: whoever knows the id of a guest's transport may end it.
-    !caller.is_guest() && may(shared, caller, session, Act::EndTransport).await.is_ok()
+    // A guest is told no ids at all: who knows the id of a guest's transport may end it, and change its session.
+    !caller.is_guest() && may(shared, caller, session, None, Act::EndTransport).await.is_ok()
 }
 
 impl TrackWish {

@@ -84,6 +84,23 @@ where
         self.ask(with(request.set_json(body), token)).await
     }
 
+    /// Opens an event stream and reads what it begins with.
+    async fn snapshot(&self, uri: &str) -> Value {
+        let response = self.app.call(TestRequest::get().uri(uri).to_request()).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers().get("content-type").unwrap(), "text/event-stream");
+        assert_eq!(response.headers().get("x-accel-buffering").unwrap(), "no");
+        let mut body = Box::pin(response.into_body());
+        let mut text = String::new();
+        while !text.contains("event: snapshot") || !text.ends_with("\n\n") {
+            let chunk = std::future::poll_fn(|cx| Pin::as_mut(&mut body).poll_next(cx)).await.unwrap();
+            let Ok(chunk) = chunk else { panic!("a stream that breaks") };
+            text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        serde_json::from_str(data).unwrap()
+    }
+
     /// A token for room `r`.
     fn token(&self, identity: &str, change: impl FnOnce(&mut VideoClaim)) -> String {
         let mut video = VideoClaim { room_join: true, room: "r".to_owned(), ..VideoClaim::default() };
@@ -223,15 +240,110 @@ async fn a_guest_ends_what_guests_made_and_administers_nothing() {
     let session = format!("/api/v1/sessions/{}", of_guest.header("rondo-session"));
     assert_eq!(site.ask(TestRequest::delete().uri(&session)).await.status, 401);
     assert_eq!(site.get(&session, None).await.status, 200);
-    let rename = |session: &str| {
-        let request = TestRequest::patch().uri(session);
+    assert_eq!(end(&of_guest, None).await.status, 200);
+    site.node.stop().await;
+}
+
+#[actix_web::test]
+async fn a_guest_changes_only_the_session_whose_transport_it_names() {
+    let site = site!(config(true));
+    let bob = site.token("bob", |_| {});
+    let of_gus = site.post_offer("/whip/r/gus", None).await;
+    let of_eve = site.post_offer("/whip/r/eve", None).await;
+    let of_bob = site.post_offer("/whip/r/bob", Some(&bob)).await;
+    let id = |made: &Answer| made.header("location").trim_start_matches("/transports/").to_owned();
+    let session = |made: &Answer| format!("/api/v1/sessions/{}", made.header("rondo-session"));
+    let rename = |made: &Answer, transport: Option<String>| {
+        let mut request = TestRequest::patch().uri(&session(made));
+        if let Some(id) = transport {
+            request = request.insert_header(("Rondo-Transport", id));
+        }
         site.send_json(request, None, json!({"name": "Gus"}))
     };
-    assert_eq!(rename(&session).await.status, 200);
-    let bob = site.token("bob", |_| {});
-    let of_bob = site.post_offer("/whip/r/bob", Some(&bob)).await;
-    assert_eq!(rename(&format!("/api/v1/sessions/{}", of_bob.header("rondo-session"))).await.status, 401);
-    assert_eq!(end(&of_guest, None).await.status, 200);
+    // A session's id is read by everybody in the room, so it opens nothing; nor does somebody else's transport.
+    for transport in [None, Some(id(&of_eve)), Some(id(&of_bob)), Some("TP_AAAAAAAAAAAA".to_owned())] {
+        let refused = rename(&of_gus, transport.clone()).await;
+        assert_eq!((refused.status, refused.code().as_str()), (401, "unauthorized"), "{transport:?}");
+    }
+    assert!(rename(&of_gus, None).await.json()["detail"].as_str().unwrap().contains("Rondo-Transport"));
+    assert_eq!(rename(&of_gus, Some("nonsense".to_owned())).await.code(), "transport_not_found");
+    assert_eq!(rename(&of_bob, Some(id(&of_bob))).await.status, 401, "made with a token");
+    let renamed = rename(&of_gus, Some(id(&of_gus))).await;
+    assert_eq!((renamed.status, renamed.json()["name"].as_str()), (200, Some("Gus")));
+    assert_eq!(renamed.json()["transports"][0].get("id"), None);
+
+    let wish = |query: String| {
+        let request = TestRequest::patch().uri(&format!("{}/subscriptions{query}", session(&of_gus)));
+        site.send_json(request, None, json!([]))
+    };
+    assert_eq!(wish(String::new()).await.status, 401);
+    assert_eq!(wish(format!("?transport={}", id(&of_eve))).await.status, 401);
+    assert_eq!(wish(format!("?transport={}", id(&of_gus))).await.status, 204);
+
+    let events = format!("/api/v1/rooms/r/events?session={}", of_gus.header("rondo-session"));
+    assert_eq!(site.get(&events, None).await.status, 401);
+    assert_eq!(site.get(&format!("{events}&transport={}", id(&of_eve)), None).await.status, 401);
+    let snapshot = site.snapshot(&format!("{events}&transport={}", id(&of_gus))).await;
+    assert_eq!(snapshot["you"], of_gus.header("rondo-session"));
+
+    // A guest under the name of somebody with a token has a transport in that session, and no say over it.
+    let intruder = site.post_offer("/whip/r/bob?source=screen", None).await;
+    assert_eq!(intruder.header("rondo-session"), of_bob.header("rondo-session"));
+    assert_eq!(rename(&of_bob, Some(id(&intruder))).await.status, 401);
+    site.node.stop().await;
+}
+
+#[actix_web::test]
+async fn transport_ids_are_shown_to_the_sessions_token_and_to_admins_only() {
+    let site = site!(config(true));
+    let (ann, bob) = (site.token("ann", |_| {}), site.token("bob", |_| {}));
+    let admin = site.token("root", |v| (v.room_admin, v.room_join) = (true, false));
+    site.post_offer("/whip/r/gus", None).await;
+    let of_ann = site.post_offer("/whip/r/ann", Some(&ann)).await;
+    let session = format!("/api/v1/sessions/{}", of_ann.header("rondo-session"));
+    let shows = |answer: &Answer| answer.body.contains("TP_");
+    assert!(shows(&site.get(&session, Some(&ann)).await));
+    assert!(shows(&site.get(&session, Some(&admin)).await));
+    assert!(shows(&site.get("/api/v1/sessions?room=r", Some(&admin)).await));
+    assert_eq!(site.get(&session, Some(&bob)).await.status, 403);
+    for path in [&*session, &format!("{session}/timeline"), "/api/v1/sessions", "/api/v1/rooms", "/api/v1/rooms/r"] {
+        let seen = site.get(path, None).await;
+        assert!(seen.status == 200 && !shows(&seen), "{path}: {}", seen.body);
+    }
+    assert!(!site.snapshot("/api/v1/rooms/r/events").await.to_string().contains("TP_"));
+    site.node.stop().await;
+}
+
+#[actix_web::test]
+async fn lists_are_read_a_page_at_a_time() {
+    let site = site!(config(true));
+    for path in ["/whip/b/ann", "/whip/a/ann", "/whip/c/ann", "/whip/c/bob"] {
+        assert_eq!(site.post_offer(path, None).await.status, 201);
+    }
+    let list = async |path: &str, field: &str| -> Vec<String> {
+        let all = site.get(path, None).await.json();
+        all.as_array().unwrap().iter().map(|one| one[field].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(list("/api/v1/rooms", "name").await, ["a", "b", "c"]);
+    assert_eq!(list("/api/v1/rooms?limit=2", "name").await, ["a", "b"]);
+    assert_eq!(list("/api/v1/rooms?limit=2&after=b", "name").await, ["c"]);
+    // There is no room of that name (any more).
+    assert_eq!(list("/api/v1/rooms?limit=1&after=aa", "name").await, ["b"]);
+    let all = list("/api/v1/sessions", "session").await;
+    assert!(all.len() == 4 && all.is_sorted());
+    let mut read = list("/api/v1/sessions?limit=3", "session").await;
+    assert_eq!(read.len(), 3);
+    read.extend(list(&format!("/api/v1/sessions?limit=3&after={}", read[2]), "session").await);
+    assert_eq!(read, all);
+    assert_eq!(list("/api/v1/sessions?room=c&limit=1", "session").await.len(), 1);
+    for (query, code) in
+        [("limit=0", "bad_value"), ("limit=1001", "bad_value"), ("limit=-1", "bad_query"), ("limit=x", "bad_query")]
+    {
+        assert_eq!(site.get(&format!("/api/v1/rooms?{query}"), None).await.code(), code, "{query}");
+        assert_eq!(site.get(&format!("/api/v1/sessions?{query}"), None).await.code(), code, "{query}");
+    }
+    assert_eq!(site.get("/api/v1/rooms?after=a%20b", None).await.code(), "bad_name");
+    assert_eq!(site.get("/api/v1/sessions?after=b", None).await.code(), "session_not_found");
     site.node.stop().await;
 }
 
@@ -294,6 +406,8 @@ async fn a_session_is_its_own_and_its_rooms_admins() {
     assert_eq!(timeline["transports"][0]["door"], "whip");
     assert_eq!(site.ask(with(TestRequest::delete().uri(&session), Some(&ann))).await.status, 403);
     assert_eq!(site.ask(with(TestRequest::delete().uri(&session), Some(&admin))).await.status, 200);
+    let gone = site.get(&session, Some(&admin)).await;
+    assert_eq!((gone.status, gone.code().as_str()), (404, "removed"));
     site.node.stop().await;
 }
 
@@ -303,20 +417,7 @@ async fn events_begin_with_a_snapshot_that_knows_who_reads() {
     let ann = site.token("ann", |_| {});
     let made = site.post_offer("/whip/r/ann", Some(&ann)).await;
     // A browser's EventSource cannot set headers.
-    let uri = format!("/api/v1/rooms/r/events?access_token={ann}");
-    let response = site.app.call(TestRequest::get().uri(&uri).to_request()).await.unwrap();
-    assert_eq!(response.status(), 200);
-    assert_eq!(response.headers().get("content-type").unwrap(), "text/event-stream");
-    assert_eq!(response.headers().get("x-accel-buffering").unwrap(), "no");
-    let mut body = Box::pin(response.into_body());
-    let mut text = String::new();
-    while !text.contains("event: snapshot") || !text.ends_with("\n\n") {
-        let chunk = std::future::poll_fn(|cx| Pin::as_mut(&mut body).poll_next(cx)).await.unwrap();
-        let Ok(chunk) = chunk else { panic!("a stream that breaks") };
-        text.push_str(std::str::from_utf8(&chunk).unwrap());
-    }
-    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
-    let snapshot: Value = serde_json::from_str(data).unwrap();
+    let snapshot = site.snapshot(&format!("/api/v1/rooms/r/events?access_token={ann}")).await;
     assert_eq!(snapshot["you"], made.header("rondo-session"));
     assert_eq!(snapshot["room"]["participants"][0]["identity"], "ann");
 

@@ -198,7 +198,8 @@ pub struct Session {
 /// One connection of a session, with its counters since its start.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Transport {
-    /// `TP_…`; shown only to whom may end it.
+    /// `TP_…`; shown to a token of this session and to admins, never to guests: who made a transport without a token is
+    /// known by its id, which its Location told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// `whip` or `whep`.
