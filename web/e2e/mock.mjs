@@ -73,7 +73,7 @@ export async function startMock(answer) {
   mock.drop = () => streams.splice(0).forEach((stream) => stream.destroy())
   mock.reset = () => {
     mock.drop()
-    Object.assign(mock, { refuse: null, devTokens: true, others: [], log: [], noPath: false, eventsDown: false, eventsRefused: false, gone: null, delayMs: 0 })
+    Object.assign(mock, { refuse: null, devTokens: true, others: [], log: [], given: [], noPath: false, eventsDown: false, eventsRefused: false, gone: null, delayMs: 0 })
     me = null
   }
 
@@ -113,6 +113,7 @@ export async function startMock(answer) {
       let sdp = await answer(id, offer, parts[1] === 'whip' ? 0 : Math.max(1, mock.others.length))
       if (mock.noPath) sdp = sdp.replace(/a=candidate:.*\r\n/g, '')
       if (parts[1] === 'whep') mock.play = { id, sdp }
+      mock.given.push(`/transports/${id}`)
       response.writeHead(201, {
         'content-type': 'application/sdp',
         location: `/transports/${id}`,
