@@ -12,6 +12,7 @@ pub mod doors;
 pub mod error;
 mod random;
 pub mod telemetry;
+pub mod tls;
 
 use actix_web::dev::ServerHandle;
 use actix_web::http::KeepAlive;
@@ -22,6 +23,7 @@ use rondo_actors::node::{Node, WorkerReport};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An idle connection is kept this long.
@@ -38,12 +40,18 @@ pub struct Running {
     workers: Vec<WorkerReport>,
     handle: ServerHandle,
     drain: Duration,
+    tls: Option<Arc<tls::Renewed>>,
 }
 
 impl Running {
     /// Address that HTTP is served on; with port 0 in the configuration, the one that the system chose.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The certificate in use; `None` where HTTP is served in the clear.
+    pub fn tls(&self) -> Option<&Arc<tls::Renewed>> {
+        self.tls.as_ref()
     }
 
     /// The actors.
@@ -70,12 +78,13 @@ impl Running {
 /// A configuration that does not hold together, a port that is taken, a worker that cannot start: each a sentence.
 pub async fn serve(config: Config) -> anyhow::Result<Running> {
     config.check()?;
-    // Before the node: a taken port must leave nothing running.
+    // Before the node: a bad certificate or a taken port must leave nothing running.
+    let tls = tls::Files::of(&config.http).map(tls::Renewed::new).transpose()?;
     let bind = config.http_bind();
     let listener = listen(bind).map_err(|error| cannot_bind(bind, &error))?;
     let addr = listener.local_addr()?;
     let (node, workers) = Node::start(config.node()).await?;
-    let shared = web::Data::new(Shared::new(node.clone(), &config));
+    let shared = web::Data::new(Shared::new(node.clone(), &config, tls.clone()));
     let threads = config.http.workers;
     let server = HttpServer::new(move || doors::app(shared.clone()))
         .workers(threads)
@@ -85,16 +94,23 @@ pub async fn serve(config: Config) -> anyhow::Result<Running> {
         .client_disconnect_timeout(Duration::from_secs(1))
         .keep_alive(KeepAlive::Timeout(KEEP_ALIVE))
         .max_connections(config.http.connections_max.div_ceil(threads))
-        .listen(listener)?
-        .run();
+        .tls_handshake_timeout(Duration::from_secs(u64::from(config.limits.header_read_s)));
+    let server = match &tls {
+        Some(renewed) => {
+            actix_rt::spawn(renewed.clone().watch());
+            server.listen_rustls_0_23(listener, renewed.server_config()?)?
+        }
+        None => server.listen(listener)?,
+    }
+    .run();
     let handle = server.handle();
     actix_rt::spawn(async move {
         if let Err(error) = server.await {
             tracing::error!(%error, "HTTP ended");
         }
     });
-    tracing::info!(%addr, workers = workers.len(), dev = config.dev, "listening");
-    Ok(Running { addr, node, workers, handle, drain: Duration::from_secs(u64::from(config.limits.drain_s)) })
+    tracing::info!(%addr, tls = tls.is_some(), workers = workers.len(), dev = config.dev, "listening");
+    Ok(Running { addr, node, workers, handle, drain: Duration::from_secs(u64::from(config.limits.drain_s)), tls })
 }
 
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {

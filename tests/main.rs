@@ -10,3 +10,4 @@ mod licences;
 mod lifecycle;
 mod room_events;
 mod support;
+mod tls;

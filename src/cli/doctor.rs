@@ -2,10 +2,12 @@
 
 use super::{ConfigArgs, Failure};
 use crate::config::Config;
+use crate::tls::Files;
 use socket2::{Domain, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::time::{Duration, SystemTime};
 
 /// Asked for by each worker; below [`RECEIVE_BYTES_MIND`] a burst of one key frame to some viewers is lost.
 const RECEIVE_BYTES_WANTED: usize = 4 * 1024 * 1024;
@@ -64,6 +66,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
     let findings = [
         rules(&config),
         http_port(&config),
+        tls(&config),
         media_ports(&config),
         receive_buffer(),
         pinning(&config),
@@ -94,6 +97,34 @@ fn http_port(config: &Config) -> Finding {
             format!("TCP {addr} cannot be bound: {error}"),
             "stop the program that has it (a running Rondo?), or change http.bind",
         ),
+    }
+}
+
+/// A certificate that ends sooner than this deserves a word: the usual tools renew 30 days ahead.
+const RENEW_WITHIN: Duration = Duration::from_secs(14 * 24 * 3600);
+
+fn tls(config: &Config) -> Finding {
+    let Some(files) = Files::of(&config.http) else {
+        return match config.http_bind().ip().is_loopback() {
+            true => Finding::ok("HTTP is served in the clear, on this machine only".to_owned()),
+            false => Finding::mind(
+                "HTTP is served in the clear".to_owned(),
+                "browsers give the camera to https pages only: set http.tls_cert and http.tls_key, or put a proxy with TLS before it",
+            ),
+        };
+    };
+    match files.load() {
+        Err(error) => Finding::broken("HTTP cannot be served with TLS".to_owned(), &error.to_string()),
+        Ok(loaded) => {
+            let days =
+                loaded.not_after.duration_since(SystemTime::now()).map_or(0, |left| left.as_secs() / (24 * 3600));
+            let text = format!("the TLS certificate holds for {days} more days");
+            match loaded.expires_within(RENEW_WITHIN) {
+                true if loaded.expired() => Finding::broken("the TLS certificate has expired".to_owned(), "renew it"),
+                true => Finding::mind(text, "renew it; a running server reads the files again by itself"),
+                false => Finding::ok(text),
+            }
+        }
     }
 }
 

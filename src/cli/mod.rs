@@ -5,6 +5,7 @@ mod serve;
 mod token;
 
 use crate::config::{Config, ConfigError, FlagValue, Sources};
+use crate::tls::Files;
 use clap::{Args, Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -154,6 +155,13 @@ fn check_config(args: &CheckArgs) -> Result<(), Failure> {
     }
     let told: Vec<String> = config.advertised().iter().map(ToString::to_string).collect();
     println!("  HTTP            {}", config.http_bind());
+    if let Some(files) = Files::of(&config.http) {
+        let loaded = files.load().map_err(|error| Failure::Usage(error.to_string()))?;
+        println!(
+            "  TLS             the certificate and its key belong together{}",
+            if loaded.expired() { "; IT HAS EXPIRED" } else { "" }
+        );
+    }
     println!("  media           {} workers from UDP port {}", config.media_workers(), config.media.first_port);
     println!("  told to peers   {}", told.join(", "));
     println!("  API keys        {}", config.effective_keys().0.len());

@@ -2,6 +2,7 @@
 
 use super::Failure;
 use crate::config::{Config, DEV_KEY, LogFormat};
+use crate::tls::{Files, TlsError};
 use crate::{Running, telemetry};
 use std::fmt::Write;
 use std::io;
@@ -15,7 +16,11 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs until a signal.
 pub fn run(config: Config) -> Result<(), Failure> {
-    let failed = |error: anyhow::Error| Failure::Failed(format!("{error:#}"));
+    let failed = |error: anyhow::Error| match error.downcast_ref::<TlsError>() {
+        // The files are named in the configuration: it is wrong, or they are.
+        Some(error) => Failure::Usage(error.to_string()),
+        None => Failure::Failed(format!("{error:#}")),
+    };
     let telemetry = telemetry::init(&config.telemetry).map_err(failed)?;
     // Never dropped: dropping waits for every blocking thread, and a stuck one must not keep the process alive.
     let system = ManuallyDrop::new(actix_rt::System::new());
@@ -26,14 +31,23 @@ pub fn run(config: Config) -> Result<(), Failure> {
 
 async fn until_signal(config: Config) -> anyhow::Result<()> {
     // Before the server starts: a signal in between must not be lost.
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::new(Files::of(&config.http).is_some())?;
     let running = crate::serve(config.clone()).await?;
     let summary = summary(&config, &running);
     match config.telemetry.log_format {
         LogFormat::Text => println!("{summary}"),
         LogFormat::Json => tracing::info!(addr = %running.addr(), "ready"),
     }
-    let name = signals.next().await;
+    let name = loop {
+        match signals.next_or_reload().await {
+            Some(name) => break name,
+            None => {
+                if let Some(tls) = running.tls() {
+                    tls.reload();
+                }
+            }
+        }
+    };
     tracing::info!(signal = name, drain_s = config.limits.drain_s, "stopping: no new joins, participants are told");
     let within = Duration::from_secs(u64::from(config.limits.drain_s)) + STOP_WITHIN;
     tokio::select! {
@@ -49,23 +63,46 @@ async fn until_signal(config: Config) -> anyhow::Result<()> {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Only with TLS: without it SIGHUP ends the process, as whoever closes a terminal expects.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    fn new(tls: bool) -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: tls.then(|| signal(SignalKind::hangup())).transpose()?,
+        })
     }
+    /// The signal to end.
     async fn next(&mut self) -> &'static str {
+        loop {
+            if let Some(name) = self.next_or_reload().await {
+                return name;
+            }
+        }
+    }
+    /// The signal to end, or `None` for SIGHUP.
+    async fn next_or_reload(&mut self) -> Option<&'static str> {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => Some("SIGTERM"),
+            _ = self.interrupt.recv() => Some("SIGINT"),
+            _ = hangup => None,
         }
     }
 }
 
 /// What a person needs to know to use the server that just started.
 fn summary(config: &Config, running: &Running) -> String {
-    let url = format!("http://{}", reachable(config, running.addr()));
+    let scheme = if running.tls().is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", reachable(config, running.addr()));
     let workers = running.workers();
     let list = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
     let mut out = String::new();

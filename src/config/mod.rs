@@ -11,6 +11,7 @@ pub use value::{Keys, LogFormat, Secret};
 
 use rondo_actors::api::{Limits, MediaConfig, NodeConfig, RoomTimes};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::time::Duration;
 use value::{Given, Setting};
 
@@ -107,6 +108,13 @@ sections! {
         /// Address and port. Left out: 127.0.0.1:7880 with --dev (other addresses are refused there), else 0.0.0.0:7880.
         bind: Option<SocketAddr> = None, "an IP address with a port, such as \"0.0.0.0:7880\" or \"[::]:7880\"",
             |_| true, example "\"0.0.0.0:7880\"";
+        /// PEM file of the server's certificate, followed by its chain. With it and tls_key everything is served over
+        /// https; both files are read again when they change, and on SIGHUP.
+        tls_cert: Option<PathBuf> = None, "the path of a file", |p| p.as_ref().is_none_or(|p| !p.as_os_str().is_empty()),
+            example "\"/etc/rondo/fullchain.pem\"";
+        /// PEM file of the certificate's private key, without a passphrase.
+        tls_key: Option<PathBuf> = None, "the path of a file", |p| p.as_ref().is_none_or(|p| !p.as_os_str().is_empty()),
+            example "\"/etc/rondo/privkey.pem\"";
         /// Threads that serve HTTP. Media has threads of its own.
         workers: usize = 2, "a number of threads from 1 to 64", |n| (1..=64).contains(n);
         /// Open connections at once; an event stream holds one for as long as its page is open.
@@ -284,6 +292,13 @@ impl Config {
                 "http.bind = {bind}: with --dev only a loopback address is allowed, because anybody may join there \
                  without a token. Set auth.keys and start with `rondo serve`, or bind 127.0.0.1"
             ));
+        }
+        if self.http.tls_cert.is_some() != self.http.tls_key.is_some() {
+            let (given, missing) = match self.http.tls_cert {
+                Some(_) => ("http.tls_cert", "http.tls_key"),
+                None => ("http.tls_key", "http.tls_cert"),
+            };
+            return rule(format!("{given} is set and {missing} is not: https needs both, http neither"));
         }
         if !self.dev {
             if self.auth.keys.0.is_empty() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 /// A value as it was given.
 #[derive(Clone, Copy)]
@@ -72,6 +73,15 @@ macro_rules! quoted {
     )+};
 }
 quoted!(String, IpAddr, SocketAddr, LogFormat);
+
+impl Setting for PathBuf {
+    fn read(given: Given<'_>) -> Option<Self> {
+        text(given).map(Self::from)
+    }
+    fn to_toml(&self) -> Option<String> {
+        Some(toml::Value::String(self.to_str()?.to_owned()).to_string())
+    }
+}
 
 impl<T: Setting> Setting for Option<T> {
     fn read(given: Given<'_>) -> Option<Self> {

@@ -24,11 +24,13 @@ use crate::auth::Auth;
 use crate::config::Config;
 use crate::error::Fault;
 use crate::telemetry::instruments::DoorCounters;
+use crate::tls::Renewed;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::middleware::{Compress, NormalizePath, TrailingSlash, from_fn};
 use actix_web::{App, Error, HttpRequest, Resource, web};
 use rondo_actors::node::Node;
+use std::sync::Arc;
 
 /// What every door shares.
 pub struct Shared {
@@ -42,17 +44,20 @@ pub struct Shared {
     pub sdp_bytes: usize,
     /// `limits.body_bytes`
     pub body_bytes: usize,
+    /// The certificate in use, if any.
+    pub tls: Option<Arc<Renewed>>,
 }
 
 impl Shared {
     /// For a node with this configuration.
-    pub fn new(node: Node, config: &Config) -> Self {
+    pub fn new(node: Node, config: &Config, tls: Option<Arc<Renewed>>) -> Self {
         Self {
             node,
             auth: Auth::new(config.effective_keys(), config.dev),
             counters: DoorCounters::new(),
             sdp_bytes: config.limits.sdp_bytes,
             body_bytes: config.limits.body_bytes,
+            tls,
         }
     }
 }

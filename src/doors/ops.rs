@@ -39,7 +39,8 @@ pub async fn metrics(req: HttpRequest, shared: web::Data<Shared>) -> Result<Http
     }
     let accept = req.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = if accept.contains("application/openmetrics-text") { Format::OpenMetrics } else { Format::Text };
-    let text = instruments::scrape(&shared.node.counts(), &shared.counters, format).map_err(|error| {
+    let tls = shared.tls.as_ref().map(|tls| tls.counts());
+    let text = instruments::scrape(&shared.node.counts(), &shared.counters, tls, format).map_err(|error| {
         tracing::error!(%error, "metrics cannot be written");
         Fault::Refused(Refusal::Internal)
     })?;

@@ -54,7 +54,7 @@ macro_rules! site {
     ($config:expr) => {{
         let config = $config;
         let (node, _) = Node::start(config.node()).await.unwrap();
-        let shared = web::Data::new(Shared::new(node.clone(), &config));
+        let shared = web::Data::new(Shared::new(node.clone(), &config, None));
         Site { app: init_service(app(shared)).await, node, auth: Auth::new(config.auth.keys.clone(), false) }
     }};
 }

@@ -2,6 +2,7 @@
 //! track is ever a label: the number of series does not depend on users.
 
 use crate::doors::paths;
+use crate::tls::TlsCounts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
@@ -39,6 +40,9 @@ enum Source {
     Requests,
     RequestDuration,
     JoinsRefused,
+    TlsExpiry,
+    TlsReloads,
+    TlsReloadFailures,
     Rooms,
     Sessions,
     Transports,
@@ -71,7 +75,7 @@ const GAUGE: MetricType = MetricType::Gauge;
 const HISTOGRAM: MetricType = MetricType::Histogram;
 
 /// Instruments of the node and the doors. Those of the workers join them in [`all`].
-const FIXED: [Instrument; 18] = [
+const FIXED: [Instrument; 21] = [
     instrument("rondo_build", None, MetricType::Info, &["version"], Source::Build, "This build"),
     instrument(
         "rondo_http_requests",
@@ -104,6 +108,30 @@ const FIXED: [Instrument; 18] = [
         &["code"],
         Source::JoinsFailed,
         "Joins that were answered and never came up, by why",
+    ),
+    instrument(
+        "rondo_tls_certificate_expiry",
+        Some("seconds"),
+        GAUGE,
+        &[],
+        Source::TlsExpiry,
+        "When the certificate in use ends, since 1970; absent without TLS",
+    ),
+    instrument(
+        "rondo_tls_reloads",
+        None,
+        COUNTER,
+        &[],
+        Source::TlsReloads,
+        "Certificates read again and taken into use",
+    ),
+    instrument(
+        "rondo_tls_reload_failures",
+        None,
+        COUNTER,
+        &[],
+        Source::TlsReloadFailures,
+        "Certificates read again that could not be used: the one before stays in use",
     ),
     instrument("rondo_rooms_open", None, GAUGE, &["kind"], Source::Rooms, "Rooms open"),
     instrument("rondo_sessions_open", None, GAUGE, &["worker"], Source::Sessions, "Participants in rooms"),
@@ -232,8 +260,13 @@ impl Format {
 ///
 /// # Errors
 /// The encoder's, for a name or label that it refuses: our bug.
-pub fn scrape(counts: &NodeCounts, doors: &DoorCounters, format: Format) -> Result<String, fmt::Error> {
-    let families = all().iter().map(|one| (*one, values(one.source, counts, doors))).collect();
+pub fn scrape(
+    counts: &NodeCounts,
+    doors: &DoorCounters,
+    tls: Option<TlsCounts>,
+    format: Format,
+) -> Result<String, fmt::Error> {
+    let families = all().iter().map(|one| (*one, values(one.source, counts, doors, tls))).collect();
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(families)));
     let mut out = String::new();
@@ -292,7 +325,7 @@ impl Collector for Scrape {
     }
 }
 
-fn values(source: Source, counts: &NodeCounts, doors: &DoorCounters) -> Vec<Sample> {
+fn values(source: Source, counts: &NodeCounts, doors: &DoorCounters, tls: Option<TlsCounts>) -> Vec<Sample> {
     let labelled = |pairs: &[(&'static str, u64)], value: fn(u64) -> Value| {
         pairs.iter().map(|(label, n)| (vec![(*label).to_owned()], value(*n))).collect()
     };
@@ -315,6 +348,9 @@ fn values(source: Source, counts: &NodeCounts, doors: &DoorCounters) -> Vec<Samp
             let each = refused.iter();
             each.map(|((door, code), n)| (vec![(*door).to_owned(), (*code).to_owned()], Value::Count(*n))).collect()
         }
+        Source::TlsExpiry => tls.map_or_else(Vec::new, |tls| alone(Value::Gauge(tls.not_after_s))),
+        Source::TlsReloads => tls.map_or_else(Vec::new, |tls| alone(Value::Count(tls.reloads))),
+        Source::TlsReloadFailures => tls.map_or_else(Vec::new, |tls| alone(Value::Count(tls.failures))),
         Source::Rooms => labelled(&counts.rooms, Value::Gauge),
         Source::Sessions => by_worker(&counts.sessions),
         Source::Transports => by_worker(&counts.transports),
@@ -411,6 +447,10 @@ mod tests {
         }
     }
 
+    fn tls() -> TlsCounts {
+        TlsCounts { not_after_s: 1_893_456_000, reloads: 10, failures: 11 }
+    }
+
     #[test]
     fn names_and_labels_are_legal_and_never_of_users() {
         let mut seen = BTreeSet::new();
@@ -434,7 +474,7 @@ mod tests {
         doors.request(Some(paths::WHIP), 201, Duration::from_millis(3));
         doors.join_refused(Door::Whip, "bad_name");
         for format in [Format::Text, Format::OpenMetrics] {
-            let text = scrape(&counts(), &doors, format).unwrap();
+            let text = scrape(&counts(), &doors, Some(tls()), format).unwrap();
             for one in all() {
                 let name = full_name(one);
                 let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -448,13 +488,22 @@ mod tests {
     }
 
     #[test]
+    fn without_tls_no_certificate_seems_to_have_expired() {
+        let text = scrape(&counts(), &DoorCounters::new(), None, Format::Text).unwrap();
+        assert!(!text.lines().any(|line| line.starts_with("rondo_tls_certificate_expiry_seconds")), "{text}");
+    }
+
+    #[test]
     fn values_come_out_as_they_went_in() {
         let doors = DoorCounters::new();
         doors.request(Some(paths::WHIP), 201, Duration::from_millis(3));
         doors.request(Some("/nowhere"), 404, Duration::from_millis(3));
         doors.request(None, 404, Duration::from_secs(60));
-        let text = scrape(&counts(), &doors, Format::Text).unwrap();
+        let text = scrape(&counts(), &doors, Some(tls()), Format::Text).unwrap();
         for line in [
+            "rondo_tls_certificate_expiry_seconds 1893456000",
+            "rondo_tls_reloads_total 10",
+            "rondo_tls_reload_failures_total 11",
             "rondo_http_requests_total{route=\"/whip/{room}\",status=\"2xx\"} 1",
             "rondo_http_requests_total{route=\"other\",status=\"4xx\"} 2",
             "rondo_http_request_duration_seconds_bucket{le=\"0.005\"} 2",

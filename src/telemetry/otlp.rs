@@ -116,7 +116,7 @@ mod tests {
         config.media.bind = Ipv4Addr::LOCALHOST.into();
         (config.media.first_port, config.media.workers, config.media.pin) = (0, Some(1), false);
         let (node, _) = Node::start(config.node()).await.unwrap();
-        let site = init_service(app(actix_web::web::Data::new(Shared::new(node.clone(), &config)))).await;
+        let site = init_service(app(actix_web::web::Data::new(Shared::new(node.clone(), &config, None)))).await;
         let offer = |who: &str| {
             TestRequest::post()
                 .uri(&format!("/whip/r/{who}"))

@@ -1,7 +1,7 @@
 //! The server's HTTP interface as a test speaks it.
 
-use reqwest::blocking::{Client, RequestBuilder, Response};
-use reqwest::{Method, Url};
+use reqwest::blocking::{Client, ClientBuilder, RequestBuilder, Response};
+use reqwest::{Certificate, Method, Url};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Api {
     base: Url,
     token: Option<String>,
+    /// The one certificate that is trusted, where the address is https.
+    trusted: Option<Certificate>,
     client: Client,
 }
 
@@ -58,15 +60,34 @@ impl Answer {
     }
 }
 
+fn client(trusted: Option<&Certificate>) -> ClientBuilder {
+    // An error says that another test was first.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let builder = Client::builder();
+    match trusted {
+        Some(certificate) => builder.add_root_certificate(certificate.clone()),
+        None => builder,
+    }
+}
+
 impl Api {
     /// `base`: such as `http://127.0.0.1:7880`.
     pub fn new(base: &str) -> Self {
-        let client = Client::builder()
+        Self::with_trust(base, None)
+    }
+
+    /// The same over https with a server whose certificate, in PEM form, is `trusted`, and no other.
+    pub fn trusting(base: &str, trusted: &str) -> Self {
+        Self::with_trust(base, Some(Certificate::from_pem(trusted.as_bytes()).expect("a certificate")))
+    }
+
+    fn with_trust(base: &str, trusted: Option<Certificate>) -> Self {
+        let client = client(trusted.as_ref())
             .timeout(Duration::from_secs(20))
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .expect("an HTTP client");
-        Self { base: Url::parse(base).expect("a base address"), token: None, client }
+        Self { base: Url::parse(base).expect("a base address"), token: None, trusted, client }
     }
 
     /// The same server, asked with an access token.
@@ -95,6 +116,13 @@ impl Api {
             request = request.bearer_auth(token);
         }
         Answer::read(request.send().expect("an answer"))
+    }
+
+    /// Whether a new connection comes up and is answered.
+    pub fn reaches(&self) -> bool {
+        // Of its own: one that is kept open would not ask for the certificate again.
+        let client = client(self.trusted.as_ref()).pool_max_idle_per_host(0).build().expect("an HTTP client");
+        client.get(self.url("/readyz")).send().is_ok_and(|answer| answer.status() == 200)
     }
 
     /// `GET path`.
@@ -129,8 +157,8 @@ impl Api {
     /// # Panics
     /// When the server cannot be reached or refuses.
     pub fn open_stream(&self, path: &str) -> Response {
-        let client =
-            Client::builder().connect_timeout(Duration::from_secs(5)).timeout(None).build().expect("an HTTP client");
+        let client = client(self.trusted.as_ref()).connect_timeout(Duration::from_secs(5)).timeout(None);
+        let client = client.build().expect("an HTTP client");
         let mut request = client.get(self.url(path)).header("Accept", "text/event-stream");
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A running `rondo serve`; killed when dropped.
 pub struct Rondo {
     child: Child,
-    base: String,
+    api: Api,
     log: Arc<Watched<String>>,
 }
 
@@ -43,6 +43,18 @@ impl Rondo {
     /// # Panics
     /// With its log, when it is not ready within 15 s.
     pub fn serve(args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start(args, env, |bind| Api::new(&format!("http://{bind}")))
+    }
+
+    /// The same over https; `env` names the files, whose certificate is `trusted`.
+    ///
+    /// # Panics
+    /// As [`Self::serve`].
+    pub fn serve_tls(args: &[&str], env: &[(&str, &str)], trusted: &str) -> Self {
+        Self::start(args, env, |bind| Api::trusting(&format!("https://{bind}"), trusted))
+    }
+
+    fn start(args: &[&str], env: &[(&str, &str)], api: impl FnOnce(&str) -> Api) -> Self {
         let bind = format!("127.0.0.1:{}", free_port());
         let mut child = command(&["serve"])
             .args(args)
@@ -58,20 +70,19 @@ impl Rondo {
         let log = Arc::new(Watched::<String>::default());
         keep(child.stdout.take().expect("piped"), &log);
         keep(child.stderr.take().expect("piped"), &log);
-        let mut rondo = Self { child, base: format!("http://{bind}"), log };
-        let api = reqwest::blocking::Client::new();
+        let mut rondo = Self { child, api: api(&bind), log };
         poll("the server is ready", Duration::from_secs(15), || {
             if let Some(status) = rondo.child.try_wait().expect("a child") {
                 panic!("rondo ended with {status} before it was ready:\n{}", rondo.log());
             }
-            api.get(format!("{}/readyz", rondo.base)).send().ok().filter(|r| r.status() == 200)
+            rondo.api.reaches().then_some(())
         });
         rondo
     }
 
     /// Its HTTP interface.
     pub fn api(&self) -> Api {
-        Api::new(&self.base)
+        self.api.clone()
     }
 
     /// What it printed so far.
@@ -81,7 +92,16 @@ impl Rondo {
 
     /// SIGTERM.
     pub fn terminate(&self) {
-        let kill = format!("kill -TERM {}", self.child.id());
+        self.signal("TERM");
+    }
+
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
     }
 
