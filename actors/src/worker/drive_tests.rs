@@ -22,6 +22,8 @@ struct Echo {
     told: Rc<Notify>,
     /// Key 0 is armed again this long after it has fired.
     every: Option<Duration>,
+    /// How the socket is read.
+    reads_every: Option<Duration>,
 }
 
 impl Core for Echo {
@@ -50,6 +52,9 @@ impl Core for Echo {
         self.sender.send(&self.outbox);
         self.outbox.clear();
     }
+    fn reads_every(&mut self, _now: Instant) -> Option<Duration> {
+        self.reads_every
+    }
 }
 
 struct Bench {
@@ -75,6 +80,7 @@ impl Bench {
             received: 0,
             told: Rc::clone(&told),
             every: None,
+            reads_every: None,
         };
         (Self { addr, core: Rc::new(RefCell::new(core)), wake: Wake::default(), counters, told }, receiver)
     }
@@ -177,6 +183,40 @@ fn what_was_waiting_is_sent_before_the_loop_ends() {
     });
 }
 
+/// 40 datagrams, 5 ms from one to the next, within ticks of a tenth of a second: besides the deadlines that paced them,
+/// the thread is up once a tick however many come. When the tick is over, nothing that arrived is forgotten.
+#[test]
+fn on_a_tick_no_datagram_wakes_the_loop_and_none_is_lost() {
+    beside_loop(async |bench: Rc<Bench>| {
+        let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        peer.connect(bench.addr).unwrap();
+        let tick = Duration::from_millis(100);
+        bench.core.borrow_mut().reads_every = Some(tick);
+        bench.core.borrow_mut().every = Some(Duration::from_millis(5));
+        bench.arm(0, Duration::ZERO, Why::Statistics);
+        bench.until(|core| core.expired.len() == 1).await;
+        let own = || bench.counters.rounds.get() - bench.counters.timer_wakeups.get();
+        let (before, began) = (own(), Instant::now());
+        for n in 1..=40u8 {
+            peer.send(&[n; 20]).unwrap();
+            bench.until(|core| core.expired.len() > usize::from(n)).await;
+        }
+        let (ticks, rounds) = (began.elapsed().as_millis() as u64 / 100, own() - before);
+        assert!(rounds <= ticks + 2, "{rounds} rounds of their own in {ticks} ticks");
+        bench.core.borrow_mut().every = None;
+        bench.until(|core| core.received == 40).await;
+        for n in 41..=60u8 {
+            bench.core.borrow_mut().reads_every = (n % 2 == 0).then_some(tick);
+            bench.wake.wake();
+            peer.send(&[n; 20]).unwrap();
+            tokio::task::yield_now().await;
+        }
+        bench.core.borrow_mut().reads_every = None;
+        bench.wake.wake();
+        bench.until(|core| core.received == 60).await;
+    });
+}
+
 /// Never says "empty": as a socket that is filled faster than it is read.
 struct Flooded(Rc<Cell<u64>>);
 
@@ -197,7 +237,7 @@ fn a_flood_starves_neither_actors_nor_deadlines() {
         let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         peer.send_to(b"readable", bench.addr).unwrap();
         let calls = Rc::new(Cell::new(0));
-        let ready = sys::readable(Arc::clone(receiver.socket())).unwrap();
+        let watch = Watch::told(receiver.socket()).unwrap();
         let looping = Loop::new(Rc::clone(&bench.core), Flooded(Rc::clone(&calls)), Arc::clone(&bench.counters));
         bench.arm(5, Duration::from_millis(20), Why::SenderReport);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -218,7 +258,7 @@ fn a_flood_starves_neither_actors_nor_deadlines() {
                 () = std::future::poll_fn(|_| if gave_up.get() < 5_000_000 { Poll::Pending } else { Poll::Ready(()) }) => {}
             }
         };
-        looping.run(&ready, &bench.wake, end).await;
+        looping.run(watch, &bench.wake, end).await;
         assert!(actor.is_finished());
         assert!(calls.get() <= 8 * bench.counters.rounds.get(), "{} calls", calls.get());
         assert_eq!(bench.core.borrow().expired, [(5, Why::SenderReport)]);
@@ -247,7 +287,7 @@ fn a_failing_socket_is_retried_at_growing_pauses_while_deadlines_go_on() {
     on_worker(async {
         let (bench, receiver) = Bench::new();
         let (fails, calls) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
-        let ready = sys::readable(Arc::clone(receiver.socket())).unwrap();
+        let watch = Watch::told(receiver.socket()).unwrap();
         let source = Failing { receiver, fails: Rc::clone(&fails), calls: Rc::clone(&calls) };
         let looping = Loop::new(Rc::clone(&bench.core), source, Arc::clone(&bench.counters));
         let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -264,7 +304,7 @@ fn a_failing_socket_is_retried_at_growing_pauses_while_deadlines_go_on() {
             fails.set(false);
             bench.until(|core| core.received == 1).await;
         };
-        looping.run(&ready, &bench.wake, story).await;
+        looping.run(watch, &bench.wake, story).await;
         assert_eq!(peer.recv(&mut [0; 100]).unwrap(), 8);
     });
 }

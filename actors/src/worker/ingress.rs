@@ -26,6 +26,7 @@ impl Ingress {
     /// Takes one datagram: routed by first byte and address, or dropped and counted.
     pub fn datagram(&mut self, from: SocketAddr, to: SocketAddr, bytes: Bytes) {
         let counters = &self.local.counters;
+        self.local.received_one();
         let route = self.local.demux.borrow_mut().route(from, &bytes);
         match route {
             Ok(route) => {
