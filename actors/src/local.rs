@@ -4,6 +4,7 @@
 //! is borrowed for one call at a time and never across one into another actor.
 
 use crate::api::{LeaveReason, Limits, RoomTimes};
+use crate::batch::Pool;
 use crate::count::{Failures, WorkerCounters};
 use crate::port::Port;
 use crate::room::{Room, RoomMsg};
@@ -57,6 +58,8 @@ pub struct Local {
     pub demux: RefCell<Demux>,
     /// Datagrams of this round.
     outbox: RefCell<Outbox>,
+    /// Memory of what actors tell each other.
+    pub pool: RefCell<Pool>,
     tick: RefCell<Tick>,
     wheel: RefCell<TimerWheel>,
     wakers: RefCell<Slab<Arc<dyn Woken>>>,
@@ -98,6 +101,7 @@ impl Local {
             failures,
             demux: RefCell::new(Demux::new(transports)),
             outbox: RefCell::new(Outbox::new()),
+            pool: RefCell::default(),
             tick: RefCell::new(Tick::new(now)),
             wheel: RefCell::new(TimerWheel::new(now, wakeups)),
             wakers: RefCell::default(),
