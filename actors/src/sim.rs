@@ -489,25 +489,30 @@ impl<C: Client> Sim<C> {
             self.now = self.now.max(at);
             self.stage.now.set(self.now);
             self.arrivals();
-            self.timers();
+            for worker in 0..self.sockets.len() {
+                if self.round_at(worker).is_some_and(|at| at <= self.now) {
+                    self.round(worker);
+                }
+            }
+            self.wake_clients();
         }
         self.now = end;
         self.stage.now.set(end);
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let wheels = self.stage.locals.borrow().iter().filter_map(|local| local.next_deadline()).min();
+        let rounds = (0..self.sockets.len()).filter_map(|worker| self.round_at(worker)).min();
         let clients = self.clients.iter().filter_map(|(client, ..)| client.deadline()).min();
         let heap = self.heap.peek().map(|due| due.0.at);
-        let looks = (0..self.sockets.len()).filter_map(|worker| self.looks_at(worker)).min();
-        [wheels, clients, heap, looks].into_iter().flatten().min()
+        [rounds, clients, heap].into_iter().flatten().min()
     }
 
-    /// When a worker reads its socket, if anything is there: at once, or on its tick.
-    fn looks_at(&self, worker: usize) -> Option<Instant> {
-        let socket = self.sockets.get(worker).filter(|socket| !socket.waiting.is_empty())?;
-        let every = self.stage.locals.borrow()[worker].reads_every(self.now);
-        Some(every.map_or(self.now, |every| self.now.max(socket.looked_at + every)))
+    /// When a worker has its next round, if there is anything for it: at once, or on its tick.
+    fn round_at(&self, worker: usize) -> Option<Instant> {
+        let (local, socket) = (&self.stage.locals.borrow()[worker], &self.sockets[worker]);
+        let arrived = (!socket.waiting.is_empty()).then_some(self.now);
+        let at = [arrived, local.next_deadline()].into_iter().flatten().min()?;
+        Some(local.reads_every(self.now).map_or(at, |every| at.max(socket.looked_at + every)))
     }
 
     fn arrivals(&mut self) {
@@ -524,27 +529,25 @@ impl<C: Client> Sim<C> {
                 }
             }
         }
-        for worker in 0..self.sockets.len() {
-            if self.looks_at(worker).is_some_and(|at| at <= self.now) {
-                let (socket, to) = (&mut self.sockets[worker], self.server[worker]);
-                socket.looked_at = self.now;
-                for (from, bytes) in socket.waiting.drain(..) {
-                    socket.ingress.datagram(from, to, Bytes::from(bytes));
-                }
-                socket.ingress.deliver();
-            }
+    }
+
+    /// What the loop of a worker does in a round, up to the turns of the actors.
+    fn round(&mut self, worker: usize) {
+        let (socket, to) = (&mut self.sockets[worker], self.server[worker]);
+        socket.looked_at = self.now;
+        for (from, bytes) in socket.waiting.drain(..) {
+            socket.ingress.datagram(from, to, Bytes::from(bytes));
+        }
+        socket.ingress.deliver();
+        let local = self.stage.locals.borrow()[worker].clone();
+        let mut due = Vec::new();
+        local.expire(self.now, &mut due);
+        for (_, why) in &due {
+            self.note(|| format!("wake w{worker} {}", why.label()));
         }
     }
 
-    fn timers(&mut self) {
-        let locals = self.stage.locals.borrow().clone();
-        let mut due = Vec::new();
-        for local in locals {
-            local.expire(self.now, &mut due);
-            for (_, why) in &due {
-                self.note(|| format!("wake w{} {}", local.worker, why.label()));
-            }
-        }
+    fn wake_clients(&mut self) {
         for (client, ..) in &mut self.clients {
             if client.deadline().is_some_and(|at| at <= self.now) {
                 client.wake(self.now);

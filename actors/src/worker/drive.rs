@@ -13,7 +13,7 @@ use super::sys;
 use super::wheel::TimerKey;
 use crate::count::WorkerCounters;
 use rondo_media::units::Why;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::UdpSocket;
@@ -46,12 +46,21 @@ pub trait Core {
 /// loop sleeps ([`TimerWheel::arm`](super::wheel::TimerWheel::arm) tells). The loop's turn comes after those of the actors that are already
 /// waiting for theirs, so one wake before a batch is worked through sends all of it.
 #[derive(Debug, Clone, Default)]
-pub struct Wake(Rc<Notify>);
+pub struct Wake(Rc<Alert>);
+
+#[derive(Debug, Default)]
+struct Alert {
+    notify: Notify,
+    /// A round is on: it ends with a flush and a look at the deadlines, so nobody needs to be woken for these.
+    in_round: Cell<bool>,
+}
 
 impl Wake {
     /// Asks for a round; many calls before it are one.
     pub fn wake(&self) {
-        self.0.notify_one();
+        if !self.0.in_round.get() {
+            self.0.notify.notify_one();
+        }
     }
 }
 
@@ -91,7 +100,7 @@ type Registered = AsyncFd<Arc<UdpSocket>>;
 enum Watch {
     /// The runtime tells.
     Told(Registered),
-    /// The loop looks.
+    /// The loop looks, and does everything else then, too.
     Looks { socket: Arc<UdpSocket>, at: Instant },
 }
 
@@ -180,7 +189,9 @@ impl<C: Core, S: Source> Loop<C, S> {
         let mut stop = pin!(stop);
         let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
+            wake.0.in_round.set(false);
             let woken = self.wait(&watch, stop.as_mut(), alarm.as_mut(), wake).await;
+            wake.0.in_round.set(true);
             let now = Instant::now();
             self.counters.rounds.add(1);
             let emptied = match woken {
@@ -222,8 +233,11 @@ impl<C: Core, S: Source> Loop<C, S> {
     ) -> Woken<'a> {
         let deadline = self.core.borrow_mut().next_deadline();
         let pause = self.trouble.pause_until;
-        // Not before a pause is over.
-        let looks_at = watch.looks_at().map(|at| pause.map_or(at, |pause| pause.max(at)));
+        // On a tick deadlines wait for the next look, and the look for the end of a pause.
+        let (deadline, looks_at) = match watch.looks_at() {
+            None => (deadline, None),
+            Some(at) => (deadline.map(|deadline| deadline.max(at)), Some(pause.map_or(at, |pause| pause.max(at)))),
+        };
         let until = [deadline, pause, looks_at].into_iter().flatten().min();
         if let Some(until) = until.map(tokio::time::Instant::from_std)
             && alarm.deadline() != until
@@ -245,7 +259,7 @@ impl<C: Core, S: Source> Loop<C, S> {
             // The only error is a runtime that is going away.
             Ok(guard) = told => Woken::Readable(guard),
             () = alarm, if until.is_some() => if looks() { Woken::Looks } else { Woken::Other },
-            () = wake.0.notified() => if looks() { Woken::Looks } else { Woken::Other },
+            () = wake.0.notify.notified() => if looks() { Woken::Looks } else { Woken::Other },
         }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! A worker that has little to do reads what arrives when it arrives. One that has much to do is woken by nearly every
 //! datagram, finds its caches cold and sends each viewer one packet at a time; it then stops being woken and looks at
-//! the socket on a tick instead. What several publishers said between two ticks reaches a viewer together, as
-//! one send, and reports of viewers are read in bulk. Nothing waits for anything but the tick: what it costs is
-//! at most [`AUDIO`] or, where there is video, [`VIDEO`].
+//! the socket and its deadlines on a tick instead. What several publishers said between two ticks reaches a viewer
+//! together, as one send, and reports of viewers are read in bulk. Nothing waits for anything but the tick: what it
+//! costs is at most [`AUDIO`] or, where there is video, [`VIDEO`].
 //!
 //! Which of the two it is follows from how many datagrams come and go, which the tick itself does not change, so it
 //! cannot chase its own tail.
