@@ -55,6 +55,8 @@ const TRIES: usize = 4;
 const LISTS_MAX: usize = 1_024;
 /// The longest list kept, in datagrams.
 const LIST_LEN_MAX: usize = 256;
+/// Room in a new list, of packets or of datagrams: most never need more.
+const LIST_LEN: usize = 8;
 
 impl Pool {
     /// Shares a batch; also answers an empty list for the packets of the next one.
@@ -72,7 +74,7 @@ impl Pool {
             packets.clear();
             return (oldest, packets);
         }
-        let packets = Vec::with_capacity(batch.packets.len());
+        let packets = Vec::with_capacity(batch.packets.len().max(LIST_LEN));
         let batch = Arc::new(batch);
         if self.shared.len() < BATCHES_MAX {
             self.shared.push_back(Arc::clone(&batch));
@@ -82,7 +84,7 @@ impl Pool {
 
     /// An empty list of datagrams.
     pub fn list(&mut self) -> Vec<Datagram> {
-        self.lists.pop().unwrap_or_default()
+        self.lists.pop().unwrap_or_else(|| Vec::with_capacity(LIST_LEN))
     }
 
     /// Takes a list back that has been read.
@@ -156,7 +158,7 @@ mod tests {
         let list = pool.list();
         assert_eq!((list.len(), list.capacity()), (0, 2));
         pool.give_back(vec![datagram(); LIST_LEN_MAX + 1]);
-        assert_eq!(pool.list().capacity(), 0);
+        assert_eq!(pool.list().capacity(), LIST_LEN);
         for _ in 0..2 * LISTS_MAX {
             pool.give_back(vec![datagram()]);
         }
