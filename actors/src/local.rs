@@ -154,14 +154,14 @@ impl Local {
     }
 
     fn send(&self, outbox: &mut Outbox) {
-        self.tick.borrow_mut().moved(outbox.datagrams());
+        self.tick.borrow_mut().sent(outbox.datagrams());
         self.counters.runs_sent.add(outbox.runs().len() as u64);
         self.host.send(outbox);
     }
 
     /// A datagram was received.
     pub fn received_one(&self) {
-        self.tick.borrow_mut().moved(1);
+        self.tick.borrow_mut().received_one();
     }
 
     /// A batch of video passed.
