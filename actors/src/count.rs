@@ -42,6 +42,8 @@ counters! {
     receive_calls,
     /// Datagrams sent.
     datagrams_sent,
+    /// Runs handed to the kernel: datagrams of one size to one viewer, sent as one.
+    runs_sent,
     /// Send system calls.
     send_calls,
     /// Datagrams that the kernel refused to send.

@@ -4,6 +4,7 @@
 //! is borrowed for one call at a time and never across one into another actor.
 
 use crate::api::{LeaveReason, Limits, RoomTimes};
+use crate::batch::Pool;
 use crate::count::{Failures, WorkerCounters};
 use crate::port::Port;
 use crate::room::{Room, RoomMsg};
@@ -11,13 +12,14 @@ use crate::session::{Session, SessionMsg};
 use crate::shell::{Ending, Woken};
 use crate::worker::demux::{Demux, Route};
 use crate::worker::outbox::Outbox;
+use crate::worker::tick::Tick;
 use crate::worker::wheel::{TimerKey, TimerWheel, WakeCounts};
 use rondo_media::ids::{Random, RoomId};
 use rondo_media::units::{Deadline, WallClock};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a worker's surroundings do for its actors: actix and a socket, or the simulator.
 pub trait Host: 'static {
@@ -56,6 +58,9 @@ pub struct Local {
     pub demux: RefCell<Demux>,
     /// Datagrams of this round.
     outbox: RefCell<Outbox>,
+    /// Memory of what actors tell each other.
+    pub pool: RefCell<Pool>,
+    tick: RefCell<Tick>,
     wheel: RefCell<TimerWheel>,
     wakers: RefCell<Slab<Arc<dyn Woken>>>,
     random: RefCell<Box<dyn Random>>,
@@ -96,6 +101,8 @@ impl Local {
             failures,
             demux: RefCell::new(Demux::new(transports)),
             outbox: RefCell::new(Outbox::new()),
+            pool: RefCell::default(),
+            tick: RefCell::new(Tick::new(now)),
             wheel: RefCell::new(TimerWheel::new(now, wakeups)),
             wakers: RefCell::default(),
             random: RefCell::new(random),
@@ -130,7 +137,7 @@ impl Local {
         let refused = outbox.refused();
         self.counters.outbox_refused.add(refused - self.refused_seen.replace(refused));
         if outbox.wants_flush() {
-            self.host.send(&mut outbox);
+            self.send(&mut outbox);
         } else if !outbox.is_empty() && !self.flush_asked.replace(true) {
             self.host.flush_soon();
         }
@@ -142,8 +149,29 @@ impl Local {
         self.flush_asked.set(false);
         let mut outbox = self.outbox.borrow_mut();
         if !outbox.is_empty() {
-            self.host.send(&mut outbox);
+            self.send(&mut outbox);
         }
+    }
+
+    fn send(&self, outbox: &mut Outbox) {
+        self.tick.borrow_mut().sent(outbox.datagrams());
+        self.counters.runs_sent.add(outbox.runs().len() as u64);
+        self.host.send(outbox);
+    }
+
+    /// A datagram was received.
+    pub fn received_one(&self) {
+        self.tick.borrow_mut().received_one();
+    }
+
+    /// A batch of video passed.
+    pub fn saw_video(&self) {
+        self.tick.borrow_mut().saw_video();
+    }
+
+    /// How long after the last look at the socket the next one comes; `None`: when something is there.
+    pub fn reads_every(&self, now: Instant) -> Option<Duration> {
+        self.tick.borrow_mut().reads_every(now)
     }
 
     /// A timer for an actor of this worker.
@@ -183,7 +211,7 @@ impl Local {
             let waker = self.wakers.borrow().get(key.0).cloned();
             if let Some(Err(crate::port::Refused::Full(()))) = waker.map(|w| w.wake()) {
                 self.counters.queue_full.add(1);
-                let again = Deadline { at: now + std::time::Duration::from_millis(1), why: *why };
+                let again = Deadline { at: now + Duration::from_millis(1), why: *why };
                 let _ = self.wheel.borrow_mut().arm(*key, Some(again));
             }
         }

@@ -207,6 +207,10 @@ impl Core for Round {
     fn flush(&mut self, _now: Instant) {
         self.guarded("flush", |round| round.local.flush());
     }
+
+    fn reads_every(&mut self, now: Instant) -> Option<Duration> {
+        self.local.reads_every(now)
+    }
 }
 
 struct ActixPlacer {

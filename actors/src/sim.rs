@@ -319,6 +319,13 @@ enum What {
     ToClient { client: usize, from: SocketAddr, bytes: Vec<u8> },
 }
 
+/// A worker's socket: what has arrived waits here until the worker looks.
+struct SimSocket {
+    ingress: Ingress,
+    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+    looked_at: Instant,
+}
+
 /// A simulated node with its peers.
 pub struct Sim<C: Client> {
     stage: Rc<Stage>,
@@ -327,7 +334,7 @@ pub struct Sim<C: Client> {
     random: Seeded,
     heap: BinaryHeap<Reverse<Due>>,
     next_number: u64,
-    ingress: Vec<Ingress>,
+    sockets: Vec<SimSocket>,
     clients: Vec<(C, Link, Link)>,
     addrs: BTreeMap<SocketAddr, usize>,
     server: Vec<SocketAddr>,
@@ -373,7 +380,12 @@ impl<C: Client> Sim<C> {
         let supervisor =
             Supervisor::new(placer, limits.clone(), Box::new(Seeded::new(random.next_u64())), counts.clone());
         stage.fill(&port, Actor::Supervisor(supervisor));
-        let ingress = stage.locals.borrow().iter().map(|local| Ingress::new(local.clone())).collect();
+        let socket = |local: &Rc<Local>| SimSocket {
+            ingress: Ingress::new(local.clone()),
+            waiting: VecDeque::new(),
+            looked_at: started_at,
+        };
+        let sockets = stage.locals.borrow().iter().map(socket).collect();
         let server = (0..workers).map(|n| SocketAddr::from(([192, 0, 2, 1], 7_882 + n as u16))).collect();
         Self {
             stage,
@@ -382,7 +394,7 @@ impl<C: Client> Sim<C> {
             random,
             heap: BinaryHeap::new(),
             next_number: 0,
-            ingress,
+            sockets,
             clients: Vec::new(),
             addrs: BTreeMap::new(),
             server,
@@ -477,17 +489,30 @@ impl<C: Client> Sim<C> {
             self.now = self.now.max(at);
             self.stage.now.set(self.now);
             self.arrivals();
-            self.timers();
+            for worker in 0..self.sockets.len() {
+                if self.round_at(worker).is_some_and(|at| at <= self.now) {
+                    self.round(worker);
+                }
+            }
+            self.wake_clients();
         }
         self.now = end;
         self.stage.now.set(end);
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let wheels = self.stage.locals.borrow().iter().filter_map(|local| local.next_deadline()).min();
+        let rounds = (0..self.sockets.len()).filter_map(|worker| self.round_at(worker)).min();
         let clients = self.clients.iter().filter_map(|(client, ..)| client.deadline()).min();
         let heap = self.heap.peek().map(|due| due.0.at);
-        [wheels, clients, heap].into_iter().flatten().min()
+        [rounds, clients, heap].into_iter().flatten().min()
+    }
+
+    /// When a worker has its next round, if there is anything for it: at once, or on its tick.
+    fn round_at(&self, worker: usize) -> Option<Instant> {
+        let (local, socket) = (&self.stage.locals.borrow()[worker], &self.sockets[worker]);
+        let arrived = (!socket.waiting.is_empty()).then_some(self.now);
+        let at = [arrived, local.next_deadline()].into_iter().flatten().min()?;
+        Some(local.reads_every(self.now).map_or(at, |every| at.max(socket.looked_at + every)))
     }
 
     fn arrivals(&mut self) {
@@ -496,8 +521,7 @@ impl<C: Client> Sim<C> {
             match due.what {
                 What::ToServer { worker, from, bytes } => {
                     self.note(|| format!("in w{worker} {from} {}", hash(&bytes)));
-                    let to = self.server[worker];
-                    self.ingress[worker].datagram(from, to, Bytes::from(bytes));
+                    self.sockets[worker].waiting.push_back((from, bytes));
                 }
                 What::ToClient { client, from, bytes } => {
                     self.note(|| format!("out c{client} {}", hash(&bytes)));
@@ -505,20 +529,25 @@ impl<C: Client> Sim<C> {
                 }
             }
         }
-        for ingress in &mut self.ingress {
-            ingress.deliver();
+    }
+
+    /// What the loop of a worker does in a round, up to the turns of the actors.
+    fn round(&mut self, worker: usize) {
+        let (socket, to) = (&mut self.sockets[worker], self.server[worker]);
+        socket.looked_at = self.now;
+        for (from, bytes) in socket.waiting.drain(..) {
+            socket.ingress.datagram(from, to, Bytes::from(bytes));
+        }
+        socket.ingress.deliver();
+        let local = self.stage.locals.borrow()[worker].clone();
+        let mut due = Vec::new();
+        local.expire(self.now, &mut due);
+        for (_, why) in &due {
+            self.note(|| format!("wake w{worker} {}", why.label()));
         }
     }
 
-    fn timers(&mut self) {
-        let locals = self.stage.locals.borrow().clone();
-        let mut due = Vec::new();
-        for local in locals {
-            local.expire(self.now, &mut due);
-            for (_, why) in &due {
-                self.note(|| format!("wake w{} {}", local.worker, why.label()));
-            }
-        }
+    fn wake_clients(&mut self) {
         for (client, ..) in &mut self.clients {
             if client.deadline().is_some_and(|at| at <= self.now) {
                 client.wake(self.now);
@@ -555,10 +584,30 @@ impl<C: Client> Sim<C> {
         }
     }
 
+    /// One actor has its turn and works through what waits for it, as on actix.
     fn deliver_mail(&mut self) -> bool {
-        let mail = self.stage.posted.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let Some((number, mail)) = mail else { return false };
-        let Some((mut actor, port)) = self.take(number) else { return true };
+        let Some(number) = self.posted(VecDeque::pop_front).map(|(number, mail)| {
+            self.deliver(number, mail);
+            number
+        }) else {
+            return false;
+        };
+        let next = |posted: &mut VecDeque<(usize, Mail)>| {
+            let place = posted.iter().position(|(to, _)| *to == number)?;
+            posted.remove(place)
+        };
+        while let Some((_, mail)) = self.posted(next) {
+            self.deliver(number, mail);
+        }
+        true
+    }
+
+    fn posted<R>(&self, f: impl FnOnce(&mut VecDeque<(usize, Mail)>) -> R) -> R {
+        f(&mut self.stage.posted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn deliver(&self, number: usize, mail: Mail) {
+        let Some((mut actor, port)) = self.take(number) else { return };
         port.depth.fetch_sub(1, Ordering::Relaxed);
         if matches!(mail, Mail::Wake) {
             self.stage.hosted.borrow_mut()[number].armed = None;
@@ -573,7 +622,6 @@ impl<C: Client> Sim<C> {
             Ok(actor) => self.put_back(number, actor),
             Err(_) => self.end(number, Ending::Panicked),
         }
-        true
     }
 
     fn take(&self, number: usize) -> Option<(Actor, SimPort)> {

@@ -18,6 +18,9 @@ impl Room {
         if track.muted {
             return;
         }
+        if batch.kind == Kind::Video {
+            self.local.saw_video();
+        }
         let mut dead = None;
         for subscriber in track.subscribers.iter().filter(|s| !s.paused) {
             let msg = SessionMsg::Media {

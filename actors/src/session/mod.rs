@@ -158,6 +158,7 @@ impl Session {
             touched |= 1 << (index % 64);
             peer.datagram(now, &self.local, datagram, &mut self.room);
         }
+        self.local.pool.borrow_mut().give_back(datagrams);
         for index in 0..self.peers.len() {
             if touched >> (index % 64) & 1 == 1 {
                 self.settle(now, index);

@@ -191,7 +191,7 @@ impl Peer {
             }
         }
         if let Role::Publish(publish) = &mut self.role {
-            publish.fan_out(now, session, room, &local.counters);
+            publish.fan_out(now, local, session, room);
             if publish.any_packet() {
                 let next = publish.has_video().then_some("first_key_frame");
                 self.phases.done("first_packet", now - self.asked_at, next);

@@ -3,6 +3,7 @@
 use crate::api::TransportStats;
 use crate::batch::Batch;
 use crate::count::WorkerCounters;
+use crate::local::Local;
 use crate::port::{Post, Refused};
 use crate::room::RoomMsg;
 use rondo_media::codec::{Format, Kind};
@@ -12,7 +13,6 @@ use rondo_media::receive::{KeyFrameRequests, Received, StreamReceiver, Transport
 use rondo_media::room::TrackKey;
 use rondo_media::transport::{ReceivedRtp, Section};
 use rondo_media::units::Deadline;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// A publishing transport's media state.
@@ -98,7 +98,7 @@ impl Publishing {
     }
 
     /// Hands over what is ready: audio before video.
-    pub fn fan_out(&mut self, now: Instant, session: SessionId, room: &mut Post<RoomMsg>, counters: &WorkerCounters) {
+    pub fn fan_out(&mut self, now: Instant, local: &Local, session: SessionId, room: &mut Post<RoomMsg>) {
         for kind in [Kind::Audio, Kind::Video] {
             for section in self.sections.iter_mut().flatten() {
                 let (Some(format), Some(receiver)) = (section.format, &mut section.receiver) else { continue };
@@ -117,19 +117,18 @@ impl Publishing {
                     room.post(now, RoomMsg::TrackStarted { session, track: section.track, codec: format.codec });
                 }
                 let unknown = StreamClock { at: now, rtp_time: self.spare[0].rtp_time, synced: false };
-                // A batch's list is its own; the next one starts with as much room.
-                let capacity = self.spare.capacity();
-                let batch = Batch {
+                let (batch, spare) = local.pool.borrow_mut().share(Batch {
                     track: section.track,
                     epoch: section.epoch,
                     kind,
                     format,
                     clock: receiver.clock(&self.clock).unwrap_or(unknown),
-                    packets: std::mem::replace(&mut self.spare, Vec::with_capacity(capacity.min(64))),
-                };
-                if let Err(Refused::Full(_)) = room.port().tell(RoomMsg::Media(Arc::new(batch))) {
+                    packets: std::mem::take(&mut self.spare),
+                });
+                self.spare = spare;
+                if let Err(Refused::Full(_)) = room.port().tell(RoomMsg::Media(batch)) {
                     // The room is behind: this batch is lost to everybody, and said so.
-                    counters.queue_full.add(1);
+                    local.counters.queue_full.add(1);
                 }
             }
         }

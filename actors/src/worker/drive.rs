@@ -4,13 +4,16 @@
 //! something to do, and one flush. `now` is read once for all of it. Nothing that goes wrong with the socket
 //! ends the loop or makes it spin: errors are logged once a second and retried after a growing pause, during
 //! which deadlines go on.
+//!
+//! The runtime tells when the socket is readable, unless the core wants it read on a tick: then the runtime does not
+//! know the socket, so that no datagram wakes the thread.
 
 use super::socket::{MediaReceiver, RecvBatch};
 use super::sys;
 use super::wheel::TimerKey;
 use crate::count::WorkerCounters;
 use rondo_media::units::Why;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::UdpSocket;
@@ -34,18 +37,30 @@ pub trait Core {
     /// Once a round, after actors had a turn, and after a [`Wake::wake`]: send what has gathered. Must not wake
     /// the loop itself.
     fn flush(&mut self, now: Instant);
+    /// How long after the last look at the socket the next one comes; `None`: when something is there. Asked at the
+    /// end of each round.
+    fn reads_every(&mut self, now: Instant) -> Option<Duration>;
 }
 
 /// Wakes the loop, from anything on its thread: an outbox is no longer empty, or a deadline is earlier than the
 /// loop sleeps ([`TimerWheel::arm`](super::wheel::TimerWheel::arm) tells). The loop's turn comes after those of the actors that are already
 /// waiting for theirs, so one wake before a batch is worked through sends all of it.
 #[derive(Debug, Clone, Default)]
-pub struct Wake(Rc<Notify>);
+pub struct Wake(Rc<Alert>);
+
+#[derive(Debug, Default)]
+struct Alert {
+    notify: Notify,
+    /// A round is on: it ends with a flush and a look at the deadlines, so nobody needs to be woken for these.
+    in_round: Cell<bool>,
+}
 
 impl Wake {
     /// Asks for a round; many calls before it are one.
     pub fn wake(&self) {
-        self.0.notify_one();
+        if !self.0.in_round.get() {
+            self.0.notify.notify_one();
+        }
     }
 }
 
@@ -53,6 +68,8 @@ impl Wake {
 const CALLS_MAX: usize = 8;
 /// How often the kernel is asked for drops, at most.
 const DROPS_EVERY: Duration = Duration::from_secs(1);
+/// Pause between two looks at a socket that the runtime would not take.
+const LOOKS_WITHOUT_RUNTIME: Duration = Duration::from_millis(4);
 /// How often an error is logged, at most.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 /// Pause after the second receive error in a row; it doubles with each further one up to `PAUSE_MAX`.
@@ -70,14 +87,55 @@ pub async fn drive<C: Core>(
     wake: Wake,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let ready = sys::readable(Arc::clone(receiver.socket()))?;
+    let watch = Watch::told(receiver.socket())?;
     let counters = Arc::clone(receiver.counters());
-    Loop::new(core, receiver, counters).run(&ready, &wake, stop).await;
+    Loop::new(core, receiver, counters).run(watch, &wake, stop).await;
     Ok(())
 }
 
 /// The socket as this thread's runtime knows it.
 type Registered = AsyncFd<Arc<UdpSocket>>;
+
+/// How the loop learns that something has arrived.
+enum Watch {
+    /// The runtime tells.
+    Told(Registered),
+    /// The loop looks, and does everything else then, too.
+    Looks { socket: Arc<UdpSocket>, at: Instant },
+}
+
+impl Watch {
+    fn told(socket: &Arc<UdpSocket>) -> io::Result<Self> {
+        sys::readable(Arc::clone(socket)).map(Self::Told)
+    }
+
+    /// Goes over to what the core wants. What arrived in between is not lost: registering tells what is there.
+    fn follow(self, reads_every: Option<Duration>, now: Instant) -> Self {
+        match (self, reads_every) {
+            (Self::Told(registered), Some(every)) => Self::Looks { socket: registered.into_inner(), at: now + every },
+            (Self::Looks { socket, at }, None) => Self::told(&socket).unwrap_or_else(|error| {
+                // Out of memory or descriptors: looking goes on, and this is tried again.
+                tracing::warn!(%error, "the media socket cannot be registered; it is read on a tick");
+                Self::Looks { socket, at: at.max(now + LOOKS_WITHOUT_RUNTIME) }
+            }),
+            (same @ (Self::Told(_) | Self::Looks { .. }), _) => same,
+        }
+    }
+
+    fn looks_at(&self) -> Option<Instant> {
+        match self {
+            Self::Told(_) => None,
+            Self::Looks { at, .. } => Some(*at),
+        }
+    }
+
+    /// The socket has been read.
+    fn read(&mut self, emptied: bool, now: Instant, reads_every: Option<Duration>) {
+        if let Self::Looks { at, .. } = self {
+            *at = if emptied { now + reads_every.unwrap_or_default() } else { now };
+        }
+    }
+}
 
 /// Where datagrams come from.
 trait Source {
@@ -98,6 +156,8 @@ impl Source for MediaReceiver {
 enum Woken<'a> {
     Stop,
     Readable(AsyncFdReadyGuard<'a, Arc<UdpSocket>>),
+    /// It is time to look at the socket.
+    Looks,
     /// A deadline, the end of a pause, or a wake: what is due shows itself.
     Other,
 }
@@ -125,27 +185,40 @@ impl<C: Core, S: Source> Loop<C, S> {
         }
     }
 
-    async fn run(mut self, ready: &Registered, wake: &Wake, stop: impl Future<Output = ()>) {
+    async fn run(mut self, mut watch: Watch, wake: &Wake, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
-            let woken = self.wait(ready, stop.as_mut(), alarm.as_mut(), wake).await;
+            wake.0.in_round.set(false);
+            let woken = self.wait(&watch, stop.as_mut(), alarm.as_mut(), wake).await;
+            wake.0.in_round.set(true);
             let now = Instant::now();
             self.counters.rounds.add(1);
-            let received = match woken {
+            let emptied = match woken {
                 Woken::Stop => break,
-                Woken::Readable(guard) => {
-                    self.receive(now, guard);
-                    true
+                Woken::Readable(mut guard) => {
+                    let emptied = self.receive(now);
+                    if emptied {
+                        // The kernel stopped because its queue was empty. What arrived since is a new edge of
+                        // the edge-triggered readiness, which the runtime has not looked at yet: none is missed.
+                        guard.clear_ready();
+                    }
+                    Some(emptied)
                 }
-                Woken::Other => false,
+                Woken::Looks => Some(self.receive(now)),
+                Woken::Other => None,
             };
-            if self.expire(now) | received {
+            if self.expire(now) | emptied.is_some() {
                 // Being readable does not yield by itself: without this actors would starve under load. A mere
                 // wake needs none: the actors that were waiting when it came have had their turn.
                 tokio::task::yield_now().await;
             }
             self.core.borrow_mut().flush(now);
+            let reads_every = self.core.borrow_mut().reads_every(now);
+            if let Some(emptied) = emptied {
+                watch.read(emptied, now, reads_every);
+            }
+            watch = watch.follow(reads_every, now);
         }
         self.core.borrow_mut().flush(Instant::now());
     }
@@ -153,54 +226,65 @@ impl<C: Core, S: Source> Loop<C, S> {
     /// Sleeps until something is to be done.
     async fn wait<'a>(
         &mut self,
-        ready: &'a Registered,
+        watch: &'a Watch,
         stop: Pin<&mut impl Future<Output = ()>>,
         mut alarm: Pin<&mut Sleep>,
         wake: &Wake,
     ) -> Woken<'a> {
         let deadline = self.core.borrow_mut().next_deadline();
         let pause = self.trouble.pause_until;
-        let until = match (deadline, pause) {
-            (Some(deadline), Some(pause)) => Some(deadline.min(pause)),
-            (deadline, pause) => deadline.or(pause),
+        // On a tick deadlines wait for the next look, and the look for the end of a pause.
+        let (deadline, looks_at) = match watch.looks_at() {
+            None => (deadline, None),
+            Some(at) => (deadline.map(|deadline| deadline.max(at)), Some(pause.map_or(at, |pause| pause.max(at)))),
         };
+        let until = [deadline, pause, looks_at].into_iter().flatten().min();
         if let Some(until) = until.map(tokio::time::Instant::from_std)
             && alarm.deadline() != until
         {
             alarm.as_mut().reset(until);
         }
+        let looks = || looks_at.is_some_and(|at| at <= Instant::now());
+        let looks_now = looks();
+        let told = async {
+            match watch {
+                Watch::Told(registered) if pause.is_none() => registered.readable().await,
+                Watch::Told(_) | Watch::Looks { .. } => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = stop => Woken::Stop,
+            () = std::future::ready(()), if looks_now => Woken::Looks,
             // The only error is a runtime that is going away.
-            Ok(guard) = ready.readable(), if pause.is_none() => Woken::Readable(guard),
-            () = alarm, if until.is_some() => Woken::Other,
-            () = wake.0.notified() => Woken::Other,
+            Ok(guard) = told => Woken::Readable(guard),
+            () = alarm, if until.is_some() => if looks() { Woken::Looks } else { Woken::Other },
+            () = wake.0.notify.notified() => if looks() { Woken::Looks } else { Woken::Other },
         }
     }
 
-    fn receive(&mut self, now: Instant, mut guard: AsyncFdReadyGuard<'_, Arc<UdpSocket>>) {
+    /// Answers whether the socket was emptied: what comes is waited for.
+    fn receive(&mut self, now: Instant) -> bool {
+        let mut emptied = false;
         for _ in 0..CALLS_MAX {
             match self.source.recv(&mut self.batch) {
                 Ok(_) => {
                     self.trouble.over();
-                    let more = self.batch.more();
+                    emptied = !self.batch.more();
                     self.core.borrow_mut().datagrams(now, &mut self.batch);
                     self.batch.clear();
-                    if !more {
-                        // The kernel stopped because its queue was empty. What arrived since is a new edge of
-                        // the edge-triggered readiness, which the runtime has not looked at yet: none is missed.
-                        guard.clear_ready();
+                    if emptied {
                         break;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    guard.clear_ready();
+                    emptied = true;
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.trouble.note(now, &error);
+                    emptied = false;
                     break;
                 }
             }
@@ -209,6 +293,7 @@ impl<C: Core, S: Source> Loop<C, S> {
             self.drops_asked = Some(now);
             self.source.count_drops();
         }
+        emptied
     }
 
     /// Answers whether a deadline had come.

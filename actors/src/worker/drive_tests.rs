@@ -22,6 +22,8 @@ struct Echo {
     told: Rc<Notify>,
     /// Key 0 is armed again this long after it has fired.
     every: Option<Duration>,
+    /// How the socket is read.
+    reads_every: Option<Duration>,
 }
 
 impl Core for Echo {
@@ -50,6 +52,9 @@ impl Core for Echo {
         self.sender.send(&self.outbox);
         self.outbox.clear();
     }
+    fn reads_every(&mut self, _now: Instant) -> Option<Duration> {
+        self.reads_every
+    }
 }
 
 struct Bench {
@@ -75,6 +80,7 @@ impl Bench {
             received: 0,
             told: Rc::clone(&told),
             every: None,
+            reads_every: None,
         };
         (Self { addr, core: Rc::new(RefCell::new(core)), wake: Wake::default(), counters, told }, receiver)
     }
@@ -177,6 +183,42 @@ fn what_was_waiting_is_sent_before_the_loop_ends() {
     });
 }
 
+/// 40 datagrams, after each of which the runtime looks for events, and a deadline within the tick: the thread is up once
+/// a tick however many come. When the tick is over, nothing that arrived is forgotten.
+#[test]
+fn on_a_tick_nothing_wakes_the_loop_and_no_datagram_is_lost() {
+    beside_loop(async |bench: Rc<Bench>| {
+        let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        peer.connect(bench.addr).unwrap();
+        let tick = Duration::from_millis(100);
+        bench.core.borrow_mut().reads_every = Some(tick);
+        bench.arm(0, Duration::ZERO, Why::Statistics);
+        bench.until(|core| core.expired.len() == 1).await;
+        // The round of that deadline ends, and with it what wakes by datagrams.
+        tokio::task::yield_now().await;
+        let (before, began) = (bench.counters.rounds.get(), Instant::now());
+        bench.arm(1, Duration::from_millis(1), Why::SenderReport);
+        for n in 1..=40u8 {
+            peer.send(&[n; 20]).unwrap();
+            tokio::task::yield_now().await;
+        }
+        bench.until(|core| core.received == 40).await;
+        let (ticks, rounds) = (began.elapsed().as_millis() as u64 / 100, bench.counters.rounds.get() - before);
+        // One for arming a deadline earlier than the sleep.
+        assert!(rounds <= ticks + 2, "{rounds} rounds in {ticks} ticks");
+        assert_eq!(bench.core.borrow().expired.len(), 2, "the deadline came out with the look");
+        for n in 41..=60u8 {
+            bench.core.borrow_mut().reads_every = (n % 2 == 0).then_some(tick);
+            bench.wake.wake();
+            peer.send(&[n; 20]).unwrap();
+            tokio::task::yield_now().await;
+        }
+        bench.core.borrow_mut().reads_every = None;
+        bench.wake.wake();
+        bench.until(|core| core.received == 60).await;
+    });
+}
+
 /// Never says "empty": as a socket that is filled faster than it is read.
 struct Flooded(Rc<Cell<u64>>);
 
@@ -197,7 +239,7 @@ fn a_flood_starves_neither_actors_nor_deadlines() {
         let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         peer.send_to(b"readable", bench.addr).unwrap();
         let calls = Rc::new(Cell::new(0));
-        let ready = sys::readable(Arc::clone(receiver.socket())).unwrap();
+        let watch = Watch::told(receiver.socket()).unwrap();
         let looping = Loop::new(Rc::clone(&bench.core), Flooded(Rc::clone(&calls)), Arc::clone(&bench.counters));
         bench.arm(5, Duration::from_millis(20), Why::SenderReport);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -218,7 +260,7 @@ fn a_flood_starves_neither_actors_nor_deadlines() {
                 () = std::future::poll_fn(|_| if gave_up.get() < 5_000_000 { Poll::Pending } else { Poll::Ready(()) }) => {}
             }
         };
-        looping.run(&ready, &bench.wake, end).await;
+        looping.run(watch, &bench.wake, end).await;
         assert!(actor.is_finished());
         assert!(calls.get() <= 8 * bench.counters.rounds.get(), "{} calls", calls.get());
         assert_eq!(bench.core.borrow().expired, [(5, Why::SenderReport)]);
@@ -247,7 +289,7 @@ fn a_failing_socket_is_retried_at_growing_pauses_while_deadlines_go_on() {
     on_worker(async {
         let (bench, receiver) = Bench::new();
         let (fails, calls) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)));
-        let ready = sys::readable(Arc::clone(receiver.socket())).unwrap();
+        let watch = Watch::told(receiver.socket()).unwrap();
         let source = Failing { receiver, fails: Rc::clone(&fails), calls: Rc::clone(&calls) };
         let looping = Loop::new(Rc::clone(&bench.core), source, Arc::clone(&bench.counters));
         let peer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -264,7 +306,7 @@ fn a_failing_socket_is_retried_at_growing_pauses_while_deadlines_go_on() {
             fails.set(false);
             bench.until(|core| core.received == 1).await;
         };
-        looping.run(&ready, &bench.wake, story).await;
+        looping.run(watch, &bench.wake, story).await;
         assert_eq!(peer.recv(&mut [0; 100]).unwrap(), 8);
     });
 }

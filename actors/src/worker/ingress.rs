@@ -26,6 +26,7 @@ impl Ingress {
     /// Takes one datagram: routed by first byte and address, or dropped and counted.
     pub fn datagram(&mut self, from: SocketAddr, to: SocketAddr, bytes: Bytes) {
         let counters = &self.local.counters;
+        self.local.received_one();
         let route = self.local.demux.borrow_mut().route(from, &bytes);
         match route {
             Ok(route) => {
@@ -37,7 +38,9 @@ impl Ingress {
                 match self.places[slot].checked_sub(1).and_then(|place| self.gathered.get_mut(place as usize)) {
                     Some((_, datagrams)) => datagrams.push(datagram),
                     None => {
-                        self.gathered.push((route.slot, vec![datagram]));
+                        let mut list = self.local.pool.borrow_mut().list();
+                        list.push(datagram);
+                        self.gathered.push((route.slot, list));
                         self.places[slot] = self.gathered.len() as u32;
                     }
                 }
@@ -55,8 +58,16 @@ impl Ingress {
             let Some(session) = self.local.session(slot) else { continue };
             let count = datagrams.len() as u64;
             // A session that is behind loses datagrams, as it would on the wire; a flood to one is no harm to others.
-            if let Err(Refused::Full(_)) = session.tell(SessionMsg::Datagrams(datagrams)) {
-                self.local.counters.queue_full.add(count);
+            let back = match session.tell(SessionMsg::Datagrams(datagrams)) {
+                Ok(()) => continue,
+                Err(Refused::Full(back)) => {
+                    self.local.counters.queue_full.add(count);
+                    back
+                }
+                Err(Refused::Gone(back)) => back,
+            };
+            if let SessionMsg::Datagrams(list) = back {
+                self.local.pool.borrow_mut().give_back(list);
             }
         }
     }

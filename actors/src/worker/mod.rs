@@ -13,4 +13,5 @@ pub mod pin;
 pub mod socket;
 #[allow(unsafe_code, reason = "system calls that no crate of ours wraps")]
 mod sys;
+pub mod tick;
 pub mod wheel;

@@ -5,4 +5,5 @@ mod lifecycle;
 mod loss;
 mod plain;
 mod rtc;
+mod tick;
 mod world;

@@ -20,6 +20,8 @@ const NACK_EVERY: Duration = Duration::from_millis(120);
 const NACKS_MAX: u32 = 20;
 /// A check may be lost: the first retransmission timeout of STUN (RFC 8489 §6.2.1).
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// From the answer to the first packet.
+const FIRST_MEDIA: Duration = Duration::from_millis(40);
 /// Wait for reordered packets before the first request.
 const REORDER_WAIT: Duration = Duration::from_millis(60);
 
@@ -66,6 +68,8 @@ pub struct Incoming {
     rtx_ssrc: Option<u32>,
     /// Payloads that came as retransmissions.
     pub repaired: u64,
+    /// When each payload came first, by who sent it and its number.
+    pub arrived: BTreeMap<(u32, u32), Instant>,
 }
 
 /// A peer: publisher, player, or both roles in two of them.
@@ -143,7 +147,7 @@ impl Plain {
                 rtx_seq: 1,
                 rtp_time: 0xffff_0000,
                 number: 0,
-                next_at: now + Duration::from_millis(40),
+                next_at: now + FIRST_MEDIA,
                 key_frame_due: true,
                 sent: BTreeMap::new(),
             });
@@ -167,6 +171,12 @@ impl Plain {
                 self.incoming.insert(*ssrc, Incoming { rtx_ssrc, ..Incoming::default() });
             }
         }
+    }
+
+    /// Publishes sound only; from the call to [`Self::publish`] to the first packet it takes this long.
+    pub fn sound_only(&mut self) -> Duration {
+        self.streams.retain(|stream| stream.pt == OPUS);
+        FIRST_MEDIA
     }
 
     /// Ends sending media; checks go on.
@@ -325,6 +335,7 @@ impl Incoming {
         self.lowest = Some(self.lowest.map_or(seq, |l| l.min(seq)));
         self.highest = Some(self.highest.map_or(seq, |h| h.max(seq)));
         let (who, number) = read_stamp(payload).expect("a stamped payload");
+        self.arrived.entry((who, number)).or_insert(now);
         let (new_seq, new_number) = (self.seqs.insert(seq), self.numbers.entry(who).or_default().insert(number));
         // A repair may cross with what it repairs; then both the number and the payload are known.
         self.duplicates += u64::from(new_seq != new_number);

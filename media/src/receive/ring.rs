@@ -19,7 +19,7 @@ pub struct Ring {
 const EMPTY: (u64, u64) = (u64::MAX, 0);
 
 impl Ring {
-    /// A ring that keeps the last `capacity` packets (at least one). Memory for them is taken as they arrive.
+    /// A ring that keeps the last `capacity` packets (at least one). Memory for them is taken with the first.
     pub fn new(capacity: usize) -> Self {
         Self { packets: Vec::new(), by_seq: Vec::new(), capacity: capacity.max(1), arrivals: 0 }
     }
@@ -38,6 +38,7 @@ impl Ring {
     pub fn insert(&mut self, packet: Packet) {
         if self.by_seq.is_empty() {
             self.by_seq.resize(self.capacity, EMPTY);
+            self.packets.reserve_exact(self.capacity);
         }
         let seq_slot = self.slot(packet.ext_seq);
         if let Some(place) = self.by_seq.get_mut(seq_slot)

@@ -7,6 +7,8 @@ use str0m::crypto::{
 };
 
 const TAG_LEN: usize = 16;
+/// Bytes of associated data in two parts that are put together without memory of their own.
+const AAD_JOINED_MAX: usize = 16;
 
 /// GCM by `ring`; AES-CM and key derivation, which are not on the hot path of any modern peer, by str0m's own.
 #[derive(Debug)]
@@ -77,13 +79,20 @@ impl Gcm {
     }
 
     fn open(&self, iv: &[u8; 12], aads: &[&[u8]], input: &[u8], output: &mut [u8]) -> Result<usize, CryptoError> {
-        let joined;
+        let (mut joined, long);
         let aad = match aads {
             [one] => *one,
-            // RTCP only: header and index are apart (RFC 7714 §9.2).
+            // RTCP only: 8 bytes of header and 4 of index, which are apart (RFC 7714 §9.2).
+            [first, second] if first.len() + second.len() <= AAD_JOINED_MAX => {
+                joined = [0; AAD_JOINED_MAX];
+                let (header, index) = joined.split_at_mut(first.len());
+                header.copy_from_slice(first);
+                index[..second.len()].copy_from_slice(second);
+                &joined[..first.len() + second.len()]
+            }
             several => {
-                joined = several.concat();
-                &joined
+                long = several.concat();
+                &long
             }
         };
         let Some((text, tag)) = input.split_last_chunk::<TAG_LEN>() else { return Err(too_short()) };
