@@ -6,5 +6,6 @@ mod offers;
 mod plain;
 mod play;
 mod publish;
+mod restart;
 mod srtp;
 mod vectors;

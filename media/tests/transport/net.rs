@@ -58,6 +58,8 @@ pub type Filter = Box<dyn FnMut(&[u8]) -> bool>;
 pub struct Net {
     pub client: Rtc,
     pub server: Transport,
+    /// What the server answered.
+    pub answer: String,
     pub now: Instant,
     /// Where the server sees the client: its own address, or a NAT's.
     pub client_seen_at: SocketAddr,
@@ -77,12 +79,12 @@ pub struct Net {
 impl Net {
     pub fn new(now: Instant, offerer: Offerer, server: Transport, answer: &str, at: (&str, &str)) -> Net {
         let Offerer { rtc: mut client, pending, .. } = offerer;
-        let answer = SdpAnswer::from_sdp_string(answer).unwrap();
-        client.sdp_api().accept_answer(pending, answer).unwrap();
+        client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(answer).unwrap()).unwrap();
         let (client_at, server_at) = (address(at.0), address(at.1));
         Net {
             client,
             server,
+            answer: answer.to_owned(),
             now,
             client_seen_at: client_at,
             client_at,
