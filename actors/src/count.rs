@@ -56,6 +56,8 @@ counters! {
     dropped_bad_stun,
     /// Datagrams that a transport could not use: failed authentication, malformed.
     dropped_by_transport,
+    /// ICE sessions that peers began anew on transports that went on.
+    ice_restarts,
     /// RTP packets received from publishers, duplicates included.
     rtp_received,
     /// RTP packets dropped because they had been seen before.

@@ -207,6 +207,29 @@ impl Node {
         tell(&room, RoomMsg::Trickle { transport: id, candidates: fragment.candidates })
     }
 
+    /// A new ICE session for a transport whose peer sends this RFC 8840 fragment. `None`: the fragment is of the ICE
+    /// session that is there, and its candidates are taken.
+    ///
+    /// # Errors
+    /// `SdpMalformed`, `TooManyRestarts`, or that the transport is gone; the ICE session stays as it is then.
+    pub async fn restart_ice(&self, id: TransportId, fragment: String) -> Result<Option<IceRestarted>, Refusal> {
+        let (info, room) = self.supervisor(|reply| SupervisorMsg::Transport(id, reply)).await??;
+        let fragment = Fragment::parse(&fragment).map_err(refusal)?;
+        let (Some(remote_ufrag), Some(_)) = (fragment.ufrag, fragment.pwd) else {
+            let missing = "an ICE restart needs a=ice-ufrag and a=ice-pwd (RFC 9725 §4.3.3)";
+            return Err(Refusal::SdpMalformed(missing.to_owned()));
+        };
+        let candidates = fragment.candidates;
+        if remote_ufrag == info.remote_ufrag {
+            return tell(&room, RoomMsg::Trickle { transport: id, candidates }).map(|()| None);
+        }
+        let restarted = self.ask(&room, |reply| RoomMsg::RestartIce { transport: id, remote_ufrag, reply }).await??;
+        if !candidates.is_empty() {
+            tell(&room, RoomMsg::Trickle { transport: id, candidates })?;
+        }
+        Ok(Some(restarted))
+    }
+
     /// Ends a transport; its session too when it was the last.
     ///
     /// # Errors

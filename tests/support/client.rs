@@ -160,6 +160,14 @@ fn is_video(stream: u32) -> bool {
 enum Command {
     AskKeyFrame,
     SetLevel(u8),
+    /// Go on behind another port.
+    Rebind {
+        keep: bool,
+    },
+    /// Begin an ICE restart: the offer goes back.
+    OfferRestart(Sender<String>),
+    /// Complete it with this answer, behind another port.
+    Restart(String),
     /// End with a DTLS close.
     Stop,
     /// End without a word.
@@ -220,6 +228,27 @@ impl Client {
     /// Waits for ICE and DTLS.
     pub fn wait_connected(&self) -> Stats {
         self.wait_until("connected", Duration::from_secs(15), |s| s.connected)
+    }
+
+    /// Goes on behind another port: see [`Peer::rebind`].
+    pub fn rebind(&self, keep: bool) {
+        let _ = self.commands.send(Command::Rebind { keep });
+    }
+
+    /// Restarts ICE (RFC 9725 §4.3.3) behind another port, while the old one is still read. The server's answer.
+    ///
+    /// # Panics
+    /// When the server does not answer 200.
+    pub fn restart_ice(&self) -> Answer {
+        let (told, offer) = channel();
+        let _ = self.commands.send(Command::OfferRestart(told));
+        let offer = offer.recv().expect("the client goes on");
+        let credentials = |line: &&str| line.starts_with("a=ice-ufrag:") || line.starts_with("a=ice-pwd:");
+        let fragment: String = offer.lines().filter(credentials).take(2).map(|line| format!("{line}\r\n")).collect();
+        let answer = self.api.patch_ice(&self.resource, "\"*\"", &fragment);
+        assert_eq!(answer.status, 200, "{answer:#?}");
+        let _ = self.commands.send(Command::Restart(with_credentials(&self.answer.body, &answer.body)));
+        answer
     }
 
     /// Address of the transport's resource.
@@ -409,6 +438,16 @@ impl std::ops::Deref for Viewer {
     }
 }
 
+/// An answer with the credentials of a fragment: all that changes with an ICE restart.
+fn with_credentials(answer: &str, fragment: &str) -> String {
+    let of = |name: &str| fragment.lines().find(|line| line.starts_with(name)).expect("a fragment with credentials");
+    let line = |line: &str| match line.split(':').next() {
+        Some(name @ ("a=ice-ufrag" | "a=ice-pwd")) => format!("{}\r\n", of(name)),
+        _ => format!("{line}\r\n"),
+    };
+    answer.lines().map(line).collect()
+}
+
 enum Role {
     Publisher { outgoing: Vec<Outgoing>, level_dbov: u8 },
     Viewer { mids: Vec<(MediaKind, Mid)> },
@@ -501,12 +540,25 @@ impl Outgoing {
 
 fn run(mut peer: Peer, mut role: Role, commands: &Receiver<Command>, stats: &Watched<Stats>) -> Result<(), String> {
     let mut connected = false;
+    let mut restart = None;
     loop {
         match commands.try_recv() {
             Ok(Command::AskKeyFrame) => ask_key_frames(&mut peer, &role),
             Ok(Command::SetLevel(dbov)) => {
                 if let Role::Publisher { level_dbov, .. } = &mut role {
                     *level_dbov = dbov;
+                }
+            }
+            Ok(Command::Rebind { keep }) => peer.rebind(keep),
+            Ok(Command::OfferRestart(told)) => {
+                let offer = peer.offer_restart();
+                let _ = told.send(offer.sdp.clone());
+                restart = Some(offer);
+            }
+            Ok(Command::Restart(answer)) => {
+                peer.rebind(true);
+                if let Some(offer) = restart.take() {
+                    peer.accept(offer, &answer)?;
                 }
             }
             Ok(Command::Vanish) => return Ok(()),

@@ -3,7 +3,7 @@
 use super::play::Playing;
 use super::publish::Publishing;
 use super::{AddRole, AddTransport};
-use crate::api::{LeaveReason, Limits, TransportStats};
+use crate::api::{LeaveReason, Limits, Refusal, TransportStats};
 use crate::batch::{Batch, Datagram};
 use crate::local::Local;
 use crate::port::Post;
@@ -12,7 +12,7 @@ use crate::worker::demux::Route;
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
 use rondo_media::send::PacketSink;
-use rondo_media::transport::{ClosedBy, Output, Transport, TransportEvent};
+use rondo_media::transport::{ClosedBy, IceRestart, Output, RestartRefused, Transport, TransportEvent};
 use rondo_media::units::{Deadline, Why};
 use rondo_media::wire::rtp::{Class, classify};
 use std::net::SocketAddr;
@@ -211,6 +211,10 @@ impl Peer {
                 self.phases.done("ice", now - self.asked_at, Some("dtls"));
                 None
             }
+            TransportEvent::UfragRetired(ufrag) => {
+                local.demux.borrow_mut().retire(&ufrag, route);
+                None
+            }
             TransportEvent::DtlsConnected(keys) => {
                 self.connected_at = Some(now);
                 local.counters.joins_connected.add(1);
@@ -282,6 +286,36 @@ impl Peer {
                 tracing::debug!(transport = %self.id, %refused, "remote candidate ignored");
             }
         }
+    }
+
+    /// The peer begins a new ICE session; the old one goes on until an address is proven in the new one.
+    pub fn restart_ice(
+        &mut self,
+        now: Instant,
+        local: &Local,
+        route: Route,
+        remote_ufrag: &str,
+    ) -> Result<IceRestart, Refusal> {
+        let restarted = self.transport.restart_ice(now, remote_ufrag).map_err(|refused| match refused {
+            RestartRefused::TooOften { retry_after } => {
+                // Rounded up: who comes then is not early.
+                Refusal::TooManyRestarts {
+                    retry_after_s: retry_after.as_secs().saturating_add(1).try_into().unwrap_or(u32::MAX),
+                }
+            }
+            RestartRefused::Closed => Refusal::TransportNotFound(self.id),
+        })?;
+        let mut demux = local.demux.borrow_mut();
+        if let Some(given_up) = &restarted.given_up {
+            demux.retire(given_up, route);
+        }
+        demux.add(&restarted.local_ufrag, route).map_err(|refused| {
+            tracing::warn!(transport = %self.id, %refused, "the new ICE session cannot be reached");
+            Refusal::Internal
+        })?;
+        local.counters.ice_restarts.add(1);
+        tracing::info!(transport = %self.id, "ice_restart");
+        Ok(restarted)
     }
 
     /// A deadline has come.

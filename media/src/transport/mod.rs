@@ -212,8 +212,7 @@ pub enum TransportEvent {
         /// The peer's new address.
         peer: SocketAddr,
     },
-    /// A restart of ICE is complete, or was given up for another one: checks that name this ufrag of ours are taken no
-    /// longer.
+    /// A restart of ICE is complete: checks that name this old ufrag of ours are taken no longer.
     UfragRetired(String),
     /// DTLS is up; for a play transport, these keys protect what we send.
     DtlsConnected(SrtpKeys),
@@ -239,6 +238,8 @@ pub enum ClosedBy {
 pub struct IceRestart {
     /// Our new username fragment; the old one stays valid until the peer nominates an address in the new session.
     pub local_ufrag: String,
+    /// Ours of a restart before this one that was not complete yet and is given up.
+    pub given_up: Option<String>,
     /// What the peer needs to know, as `application/trickle-ice-sdpfrag` (RFC 8840 §9).
     pub fragment: String,
 }

@@ -211,15 +211,16 @@ impl Plain {
         let base = self.local_ufrag.split('r').next().unwrap_or_default();
         let new = format!("{base}r{}", self.restarts);
         let before = std::mem::replace(&mut self.local_ufrag, new);
-        if self.old_ufrag.is_some() {
-            // The restart before this one was never completed.
-            self.event(TransportEvent::UfragRetired(before));
-        } else {
-            self.old_ufrag = Some(before);
-        }
+        let given_up = match &self.old_ufrag {
+            Some(_) => Some(before),
+            None => {
+                self.old_ufrag = Some(before);
+                None
+            }
+        };
         remote_ufrag.clone_into(&mut self.remote_ufrag);
         let fragment = write_fragment(&self.sections, &self.local_ufrag, "", &[]);
-        Ok(IceRestart { local_ufrag: self.local_ufrag.clone(), fragment })
+        Ok(IceRestart { local_ufrag: self.local_ufrag.clone(), given_up, fragment })
     }
 
     pub(super) fn close(&mut self) {

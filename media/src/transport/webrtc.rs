@@ -254,13 +254,10 @@ impl WebRtc {
         }
         let given_up = self.ice.restart(now, IceCreds::new(), remote_ufrag.to_owned());
         let given_up = given_up.map_err(|TooOften(retry_after)| RestartRefused::TooOften { retry_after })?;
-        if let Some(ufrag) = given_up {
-            self.out.push_back(Output::Event(TransportEvent::UfragRetired(ufrag)));
-        }
         self.candidates_seen = 0;
         let IceCreds { ufrag, pass } = self.ice.local();
         let fragment = write_fragment(&self.sections, ufrag, pass, &self.candidates);
-        Ok(IceRestart { local_ufrag: ufrag.clone(), fragment })
+        Ok(IceRestart { local_ufrag: ufrag.clone(), given_up, fragment })
     }
 
     /// Makes room in str0m for an SSRC that it does not know yet.
