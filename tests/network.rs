@@ -1,12 +1,15 @@
 //! Networks that change under a call: ICE restarts (RFC 9725 §4.3.3) and ports that become others.
 
 use crate::support::client::{PublishOptions, Publisher, ViewOptions, Viewer};
+use crate::support::peer::{Numbers, Peer};
 use crate::support::server::TestServer;
 use crate::support::token::{self, token};
 use crate::support::wait::poll;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
+use str0m::Event;
+use str0m::media::{Direction, MediaKind};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -158,6 +161,42 @@ fn only_who_may_trickle_may_restart_ice() {
     let expired = api.with_token(&token::signed("ann", grants("home"), -600, token::SECRET));
     assert_eq!(expired.patch_ice(&resource, "\"*\"", fragment).status, 401);
     assert_eq!(ann.patch_ice(&resource, "\"*\"", fragment).status, 200);
+}
+
+/// Case sec-06: whoever answers DTLS is not whoever signed the offer. No media either way, and everybody is told why.
+#[test]
+fn a_certificate_that_was_not_offered_is_refused_with_its_reason() {
+    let server = TestServer::start();
+    let api = server.api();
+    for (path, direction) in [("/whip/forged/mal", Direction::SendOnly), ("/whep/forged", Direction::RecvOnly)] {
+        let failed = || {
+            let text = api.get("/metrics").body;
+            let line = |line: &str| {
+                line.strip_prefix("rondo_join_failed_total{code=\"dtls_fingerprint_mismatch\"} ")?.parse().ok()
+            };
+            text.lines().find_map(line).unwrap_or(0u64)
+        };
+        let before = failed();
+        let mut peer = Peer::new(LOOPBACKS[0], Numbers::PUBLISHER);
+        let offer = peer.offer(&[MediaKind::Audio], direction);
+        let at = offer.sdp.find("sha-256 ").expect("a fingerprint") + "sha-256 ".len();
+        let mut forged = offer.sdp.clone();
+        forged.replace_range(at..=at, if &forged[at..=at] == "0" { "1" } else { "0" });
+        let made = api.post_sdp(path, forged);
+        assert_eq!(made.status, 201);
+        peer.accept(offer, &made.body).expect("an answer");
+        let begun = Instant::now();
+        // The alert ends the peer's side; the server's has ended before it was sent.
+        while begun.elapsed() < SOON
+            && peer.step(Instant::now() + Duration::from_millis(20)).is_ok()
+            && failed() == before
+        {}
+        poll("the failure is counted", SOON, || (failed() > before).then_some(()));
+        assert!(begun.elapsed() < Duration::from_secs(15));
+        assert!(!peer.take_events().iter().any(|event| matches!(event, Event::RtpPacket(_))));
+        let gone = api.delete(&made.location().expect("a Location"));
+        assert_eq!((gone.status, gone.code().as_str()), (404, "dtls_failed"));
+    }
 }
 
 #[test]

@@ -538,6 +538,8 @@ pub struct TransportStats {
     pub retransmissions_sent: u64,
     /// NACKed packets that the ring no longer had.
     pub retransmissions_missed: u64,
+    /// What the peer says it can take in all (REMB), in bits per second.
+    pub remb_bits_per_second: Option<u64>,
     /// Fraction lost by the peer's newest receiver report, 0–1.
     pub peer_loss: Option<f32>,
     /// Round trip by the peer's receiver reports, ms.

@@ -11,6 +11,7 @@ use crate::worker::wheel::WakeCounts;
 use rondo_media::ids::{Identity, RoomName, SessionId, TransportId};
 use rondo_media::sdp::{Answer, Fragment, Offer, SdpRefusal};
 use rondo_media::transport::{Accept, Role, Shared, Transport};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -391,17 +392,17 @@ impl Node {
                 }
             }
         }
+        let mut failed: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (code, n) in inner.workers.iter().flat_map(|worker| worker.failures.read()) {
+            *failed.entry(code).or_default() += n;
+        }
         NodeCounts {
             workers: inner.workers.iter().map(|worker| worker.counters.read()).collect(),
             rooms: RoomKind::ALL.iter().zip(&inner.counts.rooms).map(|(k, n)| (k.label(), load(n))).collect(),
             sessions: inner.counts.sessions.iter().map(load).collect(),
             transports: inner.counts.transports.iter().map(load).collect(),
             left: LeaveReason::ALL.iter().zip(&inner.counts.left).map(|(r, n)| (r.label(), load(n))).collect(),
-            failed: LeaveReason::ALL
-                .iter()
-                .enumerate()
-                .map(|(n, reason)| (reason.label(), inner.workers.iter().map(|w| w.failures.0[n].get()).sum()))
-                .collect(),
+            failed: failed.into_iter().collect(),
             supervisor_lost: load(&inner.supervisor_lost),
             wakeups,
             rooms_died: load(&inner.counts.rooms_died),

@@ -32,11 +32,20 @@ pub struct PublishOptions {
     pub level_dbov: u8,
     /// Added to the address, such as `?source=screen`.
     pub query: &'static str,
+    /// The packets with the sequence numbers 65535 and 0 are sent in the wrong order.
+    pub swap_at_wrap: bool,
 }
 
 impl Default for PublishOptions {
     fn default() -> Self {
-        Self { audio: true, video: true, ip: Ipv4Addr::LOCALHOST.into(), level_dbov: 20, query: "" }
+        Self {
+            audio: true,
+            video: true,
+            ip: Ipv4Addr::LOCALHOST.into(),
+            level_dbov: 20,
+            query: "",
+            swap_at_wrap: false,
+        }
     }
 }
 
@@ -329,7 +338,8 @@ impl Publisher {
         let offer = peer.offer(&kinds, Direction::SendOnly);
         let streams = NEXT_STREAM.fetch_add(2, Ordering::Relaxed);
         let level_dbov = options.level_dbov;
-        let outgoing = offer.sections.iter().map(|&(kind, mid)| Outgoing::new(kind, mid, streams)).collect();
+        let outgoing = |&(kind, mid): &_| Outgoing { swap: options.swap_at_wrap, ..Outgoing::new(kind, mid, streams) };
+        let outgoing = offer.sections.iter().map(outgoing).collect();
         let path = format!("/whip/{room}/{identity}{}", options.query);
         let client = Client::start(api, peer, offer, &path, Role::Publisher { outgoing, level_dbov })?;
         Ok(Self { client, streams })
@@ -462,6 +472,7 @@ struct Outgoing {
     frame: u64,
     key_frame_wanted: bool,
     started: Option<Instant>,
+    swap: bool,
 }
 
 /// Sequence numbers begin shortly before they wrap: a server that counts wraps wrongly loses the stream at once.
@@ -476,7 +487,7 @@ const VIDEO_KEY_PACKETS: usize = 10;
 impl Outgoing {
     fn new(kind: MediaKind, mid: Mid, streams: u32) -> Self {
         let stream = if kind == MediaKind::Audio { streams } else { streams + 1 };
-        Self { kind, mid, stream, counter: 0, frame: 0, key_frame_wanted: true, started: None }
+        Self { kind, mid, stream, counter: 0, frame: 0, key_frame_wanted: true, started: None, swap: false }
     }
 
     /// When the next frame is due, from the first one on.
@@ -496,7 +507,7 @@ impl Outgoing {
         let Some(pt) = peer.payload_type(self.mid) else { return Ok(()) };
         match self.kind {
             MediaKind::Audio => {
-                let time = FIRST_RTP_TIME.wrapping_add((self.frame as u32).wrapping_mul(960));
+                let time = FIRST_RTP_TIME.wrapping_add(self.number().wrapping_mul(960));
                 let payload = media::opus(80, self.stamp());
                 let level = i8::try_from(level_dbov).unwrap_or(i8::MAX);
                 let extensions = ExtensionValues {
@@ -514,6 +525,8 @@ impl Outgoing {
                 let packets = if key_frame { VIDEO_KEY_PACKETS } else { VIDEO_DELTA_PACKETS };
                 for n in 0..packets {
                     let picture = (self.frame & 0x7fff) as u16;
+                    // Which packet of the frame this is, where two have changed places.
+                    let n = (n + self.number() as usize).saturating_sub(self.counter as usize);
                     let payload = media::vp8(900, Vp8Packet { first: n == 0, key_frame, picture }, self.stamp());
                     let packet = RtpWrite::new(pt, self.seq(), time, now, payload).marker(n + 1 == packets);
                     peer.send(self.mid, packet.nackable(true))?;
@@ -529,12 +542,23 @@ impl Outgoing {
         Ok(())
     }
 
+    /// The number of the packet that is sent now: the next one, but for the two at the wrap.
+    fn number(&self) -> u32 {
+        const LAST: u32 = (65_535 - FIRST_SEQ) as u32;
+        const FIRST: u32 = LAST + 1;
+        match self.counter {
+            LAST if self.swap => FIRST,
+            FIRST if self.swap => LAST,
+            counter => counter,
+        }
+    }
+
     fn stamp(&self) -> Stamp {
-        Stamp { stream: self.stream, counter: self.counter }
+        Stamp { stream: self.stream, counter: self.number() }
     }
 
     fn seq(&self) -> str0m::rtp::SeqNo {
-        (FIRST_SEQ + u64::from(self.counter)).into()
+        (FIRST_SEQ + u64::from(self.number())).into()
     }
 }
 

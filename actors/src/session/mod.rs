@@ -214,9 +214,10 @@ impl Session {
         self.local.demux.borrow_mut().remove(route);
         if !peer.connected() {
             self.local.counters.joins_failed.add(1);
-            self.local.failed(reason);
+            let code = peer.failure_code(reason);
+            self.local.failures.add(code);
             peer.span().in_scope(|| {
-                tracing::info!(transport = %peer.id(), code = reason.label(), phase = peer.phase(), "join_failed");
+                tracing::info!(transport = %peer.id(), code, phase = peer.phase(), "join_failed");
             });
         }
         let stats = peer.stats();

@@ -12,7 +12,7 @@ use crate::worker::demux::Route;
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
 use rondo_media::send::PacketSink;
-use rondo_media::transport::{ClosedBy, IceRestart, Output, RestartRefused, Transport, TransportEvent};
+use rondo_media::transport::{ClosedBy, DtlsFailure, IceRestart, Output, RestartRefused, Transport, TransportEvent};
 use rondo_media::units::{Deadline, Why};
 use rondo_media::wire::rtp::{Class, classify};
 use std::net::SocketAddr;
@@ -46,6 +46,7 @@ pub struct Peer {
     wait_until: Option<Instant>,
     phases: Phases,
     last_refusal: Option<Instant>,
+    dtls_failure: Option<DtlsFailure>,
 }
 
 /// The join's phases, each a span and a time (interfaces: `ice`, `dtls`, `first_packet`, …).
@@ -99,6 +100,7 @@ impl Peer {
             wait_until: None,
             phases,
             last_refusal: None,
+            dtls_failure: None,
         }
     }
 
@@ -115,6 +117,11 @@ impl Peer {
     /// The span of its join.
     pub fn span(&self) -> &tracing::Span {
         &self.phases.join
+    }
+
+    /// The code of a join that failed for `reason`: more exact where it is known (see [`Failures`](crate::count::Failures)).
+    pub fn failure_code(&self, reason: LeaveReason) -> &'static str {
+        self.dtls_failure.filter(|_| reason == LeaveReason::DtlsFailed).map_or(reason.label(), DtlsFailure::code)
     }
 
     /// The phase that the join is in.
@@ -240,7 +247,10 @@ impl Peer {
             }
             TransportEvent::Closed(by) => Some(match by {
                 ClosedBy::Peer => LeaveReason::ClientLeft,
-                ClosedBy::Dtls => LeaveReason::DtlsFailed,
+                ClosedBy::Dtls(failure) => {
+                    self.dtls_failure = Some(failure);
+                    LeaveReason::DtlsFailed
+                }
                 ClosedBy::Error => LeaveReason::ConnectionLost,
             }),
         }

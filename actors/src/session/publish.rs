@@ -119,7 +119,9 @@ impl Publishing {
                 let unknown = StreamClock { at: now, rtp_time: self.spare[0].rtp_time, synced: false };
                 // A batch's list is its own; the next one starts with as much room.
                 let capacity = self.spare.capacity();
+                let begins = self.spare.iter().any(|packet| packet.key_frame);
                 let batch = Batch {
+                    parameter_sets: receiver.parameter_sets().filter(|_| begins).cloned(),
                     track: section.track,
                     epoch: section.epoch,
                     kind,

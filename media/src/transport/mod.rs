@@ -1,6 +1,7 @@
 //! One peer's ICE, DTLS and SRTP (str0m), or a plain variant of it for simulations.
 
 mod crypto;
+mod failure;
 mod ice;
 mod peek;
 mod plain;
@@ -10,6 +11,7 @@ mod streams;
 mod webrtc;
 
 pub use crypto::{NoCrypto, Shared};
+pub use failure::DtlsFailure;
 pub use plain::Plain;
 pub use webrtc::WebRtc;
 
@@ -227,8 +229,8 @@ pub enum TransportEvent {
 pub enum ClosedBy {
     /// DTLS close notify from the peer.
     Peer,
-    /// DTLS handshake failed (fingerprint, certificate, alert).
-    Dtls,
+    /// The DTLS handshake failed. The peer was told by an alert where that is possible.
+    Dtls(DtlsFailure),
     /// Anything else that the transport cannot go on from.
     Error,
 }

@@ -10,7 +10,8 @@ use super::peek::Rtp;
 use super::setup;
 use super::streams::{Admission, Streams};
 use super::{
-    Accept, ClosedBy, DatagramRefused, IceRestart, Output, ReceivedRtp, RestartRefused, Role, Section, TransportEvent,
+    Accept, ClosedBy, DatagramRefused, DtlsFailure, IceRestart, Output, ReceivedRtp, RestartRefused, Role, Section,
+    TransportEvent,
 };
 use crate::packet::AudioLevel;
 use crate::sdp::{
@@ -198,6 +199,10 @@ impl WebRtc {
     pub(super) fn close(&mut self, now: Instant) {
         self.now = self.now.max(now);
         if self.state != State::Closed {
+            if self.handshake.has_begun() {
+                // Whoever stopped half way is told that we did, too.
+                self.alert(DtlsFailure::Failed.alert());
+            }
             self.state = State::Closed;
             if self.rtc.close().is_err() {
                 self.rtc.disconnect();
@@ -292,10 +297,13 @@ impl WebRtc {
         let contents = DatagramRecv::try_from(datagram).map_err(|_| DatagramRefused::Unreadable)?;
         let receive = Receive { proto: Protocol::Udp, source: from, destination: to, contents };
         let result = self.rtc.handle_input(Input::Receive(self.now, receive));
-        if self.handshake.failed() {
-            self.fail(ClosedBy::Dtls);
+        if result.is_ok() {
+            self.pump();
         }
-        self.pump();
+        if let Some(failure) = self.handshake.failure() {
+            self.fail(ClosedBy::Dtls(failure));
+            self.pump();
+        }
         result.map_err(|_| DatagramRefused::Unreadable)
     }
 
@@ -332,7 +340,12 @@ impl WebRtc {
                 Ok(str0m::Output::Event(event)) => self.event(event),
                 Err(_) => {
                     // Before the keys are there it is the fingerprint, the certificate or the handshake.
-                    self.fail(if self.state == State::Connecting { ClosedBy::Dtls } else { ClosedBy::Error });
+                    self.fail(match (self.state, self.handshake.failure()) {
+                        (State::Connecting, Some(failure)) => ClosedBy::Dtls(failure),
+                        // The one thing in the handshake that str0m judges itself.
+                        (State::Connecting, None) => ClosedBy::Dtls(DtlsFailure::FingerprintMismatch),
+                        (State::Connected | State::Closed, _) => ClosedBy::Error,
+                    });
                     return None;
                 }
             }
@@ -360,8 +373,13 @@ impl WebRtc {
                     self.state = State::Connected;
                     self.out.push_back(Output::Event(TransportEvent::DtlsConnected(keys.clone())));
                 }
-                // The peer did not offer SRTP (RFC 5764 §4.1).
-                None => self.fail(ClosedBy::Dtls),
+                None => {
+                    // The alert is encrypted by now, and a close notify.
+                    self.closed(ClosedBy::Dtls(DtlsFailure::NoSrtpProfile));
+                    if self.rtc.close().is_err() {
+                        self.rtc.disconnect();
+                    }
+                }
             },
             Event::RtpPacket(packet) => self.received(packet),
             Event::Closed => self.closed(ClosedBy::Peer),
@@ -390,6 +408,16 @@ impl WebRtc {
         })));
     }
 
+    /// Tells the peer that the handshake has failed.
+    fn alert(&mut self, description: Option<u8>) {
+        if self.state == State::Connecting
+            && let (Some(to), Some(description)) = (self.ice.peer(), description)
+            && let Some(datagram) = self.handshake.alert(description)
+        {
+            self.out.push_back(Output::Transmit { to, datagram });
+        }
+    }
+
     fn closed(&mut self, by: ClosedBy) {
         if self.state != State::Closed {
             self.state = State::Closed;
@@ -398,6 +426,9 @@ impl WebRtc {
     }
 
     fn fail(&mut self, by: ClosedBy) {
+        if let ClosedBy::Dtls(failure) = by {
+            self.alert(failure.alert());
+        }
         self.closed(by);
         self.rtc.disconnect();
     }

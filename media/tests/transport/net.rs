@@ -73,6 +73,8 @@ pub struct Net {
     pub drop_from_client: Option<Filter>,
     /// First bytes of everything the server sent.
     pub sent: Vec<(SocketAddr, u8, u8)>,
+    /// DTLS that the server sent.
+    pub dtls: Vec<Vec<u8>>,
     client_deadline: Instant,
 }
 
@@ -94,6 +96,7 @@ impl Net {
             client_events: Vec::new(),
             drop_from_client: None,
             sent: Vec::new(),
+            dtls: Vec::new(),
             client_deadline: now,
         }
     }
@@ -112,6 +115,9 @@ impl Net {
             match self.server.poll() {
                 Output::Transmit { to, datagram } => {
                     self.sent.push((to, datagram[0], *datagram.get(1).unwrap_or(&0)));
+                    if (20..64).contains(&datagram[0]) {
+                        self.dtls.push(datagram.clone());
+                    }
                     if to == self.client_seen_at {
                         let (from, to) = (self.server_at, self.client_at);
                         let receive = Receive::new(Protocol::Udp, from, to, &datagram).unwrap();
