@@ -78,14 +78,11 @@ pub enum Fault {
         allow: &'static str,
     },
     /// `If-Match` is missing.
-    #[error("a trickle fragment needs If-Match with the ETag of the 201 answer (RFC 9725 §4.3.1)")]
+    #[error("a fragment needs If-Match: the newest ETag for more candidates, \"*\" for an ICE restart (RFC 9725 §4.3)")]
     IfMatchMissing,
     /// `If-Match` names another ICE session.
     #[error("If-Match names another ICE session than the one of this transport")]
     IfMatchFailed,
-    /// An ICE restart.
-    #[error("this version does not restart ICE; close this transport and join again")]
-    IceRestart,
     /// The actors refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -137,7 +134,6 @@ impl Fault {
             Fault::Method { .. } => row(405, "method_not_allowed", "Method not allowed"),
             Fault::IfMatchMissing => row(428, "if_match_missing", "Precondition required"),
             Fault::IfMatchFailed => row(412, "if_match_failed", "Precondition failed"),
-            Fault::IceRestart => row(422, "ice_restart_unsupported", "ICE restart not supported"),
             Fault::Refused(refusal) => refused(refusal),
         }
     }
@@ -177,6 +173,9 @@ fn refused(refusal: &Refusal) -> Row {
         Refusal::SdpMalformed(_) => row(400, "sdp_malformed", "Unreadable SDP"),
         Refusal::SdpUnsupported(_) => row(406, "sdp_unsupported", "SDP cannot be served"),
         Refusal::NoCommonCodec => row(406, "no_common_codec", "No common codec"),
+        Refusal::TooManyRestarts { retry_after_s } => {
+            later(429, "too_many_restarts", "Too many ICE restarts", *retry_after_s)
+        }
         Refusal::WrongIceSession => row(422, "wrong_ice_session", "Another ICE session"),
         Refusal::Unsupported(_) => row(422, "unsupported", "Not supported"),
         Refusal::Internal => later(503, "internal", "Error inside the server", DRAIN_RETRY_S),
@@ -301,7 +300,6 @@ mod tests {
             (Fault::Method { method: "PUT".into(), allow: "GET" }, 405, "method_not_allowed"),
             (Fault::IfMatchMissing, 428, "if_match_missing"),
             (Fault::IfMatchFailed, 412, "if_match_failed"),
-            (Fault::IceRestart, 422, "ice_restart_unsupported"),
             (ended(LeaveReason::Replaced), 404, "replaced"),
             (ended(LeaveReason::JoinTimeout), 404, "join_timeout"),
             (ended(LeaveReason::ServerError), 404, "moved"),
@@ -324,6 +322,7 @@ mod tests {
             (Refusal::SdpMalformed("x".into()), 400, "sdp_malformed"),
             (Refusal::SdpUnsupported("x".into()), 406, "sdp_unsupported"),
             (Refusal::NoCommonCodec, 406, "no_common_codec"),
+            (Refusal::TooManyRestarts { retry_after_s: 7 }, 429, "too_many_restarts"),
             (Refusal::WrongIceSession, 422, "wrong_ice_session"),
             (Refusal::Unsupported("x".into()), 422, "unsupported"),
             (Refusal::Internal, 503, "internal"),

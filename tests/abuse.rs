@@ -116,6 +116,68 @@ fn garbage_at_the_media_port_harms_no_call_and_is_counted() {
     });
 }
 
+/// The value of an attribute in an answer.
+fn attribute<'a>(sdp: &'a str, name: &str) -> &'a str {
+    sdp.lines().find_map(|line| line.strip_prefix(name)).expect("an answer with ICE")
+}
+
+/// A check as a client sends it, with its transaction id (str0m's own writer).
+fn check(username: &str, password: &str) -> (Vec<u8>, [u8; 12]) {
+    use str0m::ice::{StunMessage, TransId};
+    let hmac = str0m::crypto::from_feature_flags().sha1_hmac_provider;
+    let message = StunMessage::binding_request(username, TransId::new(), true, 7, 1_845_501_695, true);
+    let mut buffer = vec![0; 500];
+    let length = message
+        .to_bytes(Some(password.as_bytes()), &mut buffer, |key, parts| hmac.sha1_hmac(key, parts))
+        .expect("a check that can be written");
+    buffer.truncate(length);
+    let transaction = buffer[8..20].try_into().expect("twelve octets");
+    (buffer, transaction)
+}
+
+/// Case ice-04, over the socket: after each broken datagram a good check is answered.
+#[test]
+fn a_good_check_is_answered_after_each_broken_one() {
+    let server = TestServer::start();
+    let api = server.api();
+    let made = api.post_sdp("/whip/stun/ann", include_str!("cases/http-04/offer.sdp"));
+    assert_eq!(made.status, 201);
+    let username = format!("{}:kT3q", attribute(&made.body, "a=ice-ufrag:"));
+    let password = attribute(&made.body, "a=ice-pwd:");
+    let candidate = made.body.lines().find(|line| line.starts_with("a=candidate:")).expect("a candidate");
+    let to: Vec<&str> = candidate.split(' ').skip(4).take(2).collect();
+    let to: SocketAddr = format!("{}:{}", to[0], to[1]).parse().expect("IPv4 first");
+    let socket = UdpSocket::bind((to.ip(), 0)).expect("a socket");
+    socket.connect(to).expect("a destination");
+    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+
+    let mut waits = Vec::new();
+    let mut buffer = [0u8; 2_048];
+    for line in include_str!("cases/ice-04/packets.jsonl").lines() {
+        let packet: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        let hex = packet["hex"].as_str().expect("hex");
+        let broken: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect();
+        socket.send(&broken).expect("sent");
+        let (good, transaction) = check(&username, password);
+        let begun = Instant::now();
+        socket.send(&good).expect("sent");
+        loop {
+            let length = socket.recv(&mut buffer).unwrap_or_else(|e| panic!("no answer after {}: {e}", packet["name"]));
+            if length >= 20 && buffer[8..20] == transaction {
+                assert_eq!(buffer[..2], [0x01, 0x01], "a success response after {}", packet["name"]);
+                break;
+            }
+            assert!(length <= broken.len(), "an answer longer than the question after {}", packet["name"]);
+        }
+        waits.push(begun.elapsed());
+    }
+    assert_eq!(waits.len(), 45);
+    waits.sort_unstable();
+    // One that is late is this machine's; all of them would be the server's.
+    assert!(waits[40] < Duration::from_millis(100), "{waits:?}");
+}
+
 #[test]
 fn counters_move_with_a_call() {
     let server = TestServer::start();

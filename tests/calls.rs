@@ -54,6 +54,23 @@ fn a_call_has_no_gap_over_ipv6() {
     publish_and_play(Ipv6Addr::LOCALHOST.into());
 }
 
+/// Case sec-01: two packets around the wrap of the sequence number change places. A receiver that counts the wrap twice
+/// loses everything after it, one that does not count it four minutes later.
+#[test]
+fn packets_that_change_places_at_the_wrap_cost_nobody_anything() {
+    let server = TestServer::start();
+    let api = server.api();
+    let viewers: Vec<Viewer> = (0..2).map(|_| Viewer::start(&api, "wrap", ViewOptions::default())).collect();
+    let options = PublishOptions { swap_at_wrap: true, ..PublishOptions::default() };
+    let ann = Publisher::start(&api, "wrap", "ann", options);
+    for viewer in &viewers {
+        // The wrap is at the 36th packet; ten seconds of sound and picture after it.
+        let stats = viewer.wait_for_streams(&both(&ann), 36 + 10 * 50, SOON);
+        stats.assert_whole();
+        assert!(stats.stream(ann.audio_stream()).first.is_some_and(|first| first < 36), "it was there before the wrap");
+    }
+}
+
 #[test]
 fn three_viewers_who_come_one_after_another_all_get_everything() {
     let server = TestServer::start();

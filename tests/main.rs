@@ -8,6 +8,7 @@ mod doors;
 mod layers;
 mod licences;
 mod lifecycle;
+mod network;
 mod room_events;
 mod support;
 mod tls;

@@ -212,6 +212,17 @@ pub struct Joined {
     pub etag: String,
 }
 
+/// A transport's new ICE session (RFC 9725 §4.3.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IceRestarted {
+    /// ICE session tag for `ETag`.
+    pub etag: String,
+    /// The peer's ufrag, by which it was asked for.
+    pub remote_ufrag: String,
+    /// Our half: `application/trickle-ice-sdpfrag`.
+    pub fragment: String,
+}
+
 /// What a door needs to know of a transport before it lets somebody change it.
 #[derive(Debug, Clone)]
 pub struct TransportInfo {
@@ -306,6 +317,12 @@ pub enum Refusal {
     /// No section has a codec that both sides know.
     #[error("no section of the offer has a codec that this server forwards (Opus; VP8, H.264, VP9, AV1)")]
     NoCommonCodec,
+    /// Too many ICE restarts of one transport in a short time.
+    #[error("too many ICE restarts of this transport; try again in {retry_after_s} s")]
+    TooManyRestarts {
+        /// When to try again.
+        retry_after_s: u32,
+    },
     /// The trickle fragment belongs to another ICE session.
     #[error("the fragment's ufrag is not the one of this transport")]
     WrongIceSession,
@@ -521,6 +538,8 @@ pub struct TransportStats {
     pub retransmissions_sent: u64,
     /// NACKed packets that the ring no longer had.
     pub retransmissions_missed: u64,
+    /// What the peer says it can take in all (REMB), in bits per second.
+    pub remb_bits_per_second: Option<u64>,
     /// Fraction lost by the peer's newest receiver report, 0–1.
     pub peer_loss: Option<f32>,
     /// Round trip by the peer's receiver reports, ms.

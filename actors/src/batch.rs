@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rondo_media::codec::{Format, Kind};
-use rondo_media::packet::{Packet, StreamClock};
+use rondo_media::packet::{Packet, Payload, StreamClock};
 use rondo_media::room::TrackKey;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,6 +21,8 @@ pub struct Batch {
     pub format: Format,
     /// Capture time of the stream, for sender reports.
     pub clock: StreamClock,
+    /// What a viewer who begins here must have first, where the stream is H.264 and a key frame begins.
+    pub parameter_sets: Option<Arc<[Payload]>>,
     /// In order of arrival.
     pub packets: Vec<Packet>,
 }

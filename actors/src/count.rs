@@ -1,6 +1,7 @@
 //! Counters that the hot path can afford: plain per-worker cells, read by whoever scrapes.
 
 use crate::api::LeaveReason;
+use rondo_media::transport::DtlsFailure;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
@@ -58,6 +59,8 @@ counters! {
     dropped_bad_stun,
     /// Datagrams that a transport could not use: failed authentication, malformed.
     dropped_by_transport,
+    /// ICE sessions that peers began anew on transports that went on.
+    ice_restarts,
     /// RTP packets received from publishers, duplicates included.
     rtp_received,
     /// RTP packets dropped because they had been seen before.
@@ -106,9 +109,33 @@ counters! {
     outbox_refused,
 }
 
-/// Joins that never came up, by reason, in the order of [`LeaveReason::ALL`].
-#[derive(Debug, Default)]
-pub struct Failures(pub [Counter; LeaveReason::ALL.len()]);
+/// Joins that never came up, by code: a [`LeaveReason`], or a [`DtlsFailure`] where that is the reason.
+#[derive(Debug)]
+pub struct Failures(Vec<(&'static str, Counter)>);
+
+impl Default for Failures {
+    fn default() -> Self {
+        let reasons = LeaveReason::ALL.into_iter().map(LeaveReason::label);
+        let mut codes: Vec<&'static str> = reasons.chain(DtlsFailure::ALL.into_iter().map(DtlsFailure::code)).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        Self(codes.into_iter().map(|code| (code, Counter::default())).collect())
+    }
+}
+
+impl Failures {
+    /// Counts one; only the owning thread may. A code that is none of the set is not counted.
+    pub fn add(&self, code: &str) {
+        if let Some((_, counter)) = self.0.iter().find(|(known, _)| *known == code) {
+            counter.add(1);
+        }
+    }
+
+    /// Each code with its count, in the order of codes.
+    pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(code, counter)| (*code, counter.get()))
+    }
+}
 
 /// A reading of a whole node.
 #[derive(Debug, Clone, Default)]

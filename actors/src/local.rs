@@ -3,7 +3,7 @@
 //! One `Local` per worker thread, reached through an `Rc`; the simulator makes one per simulated worker. It
 //! is borrowed for one call at a time and never across one into another actor.
 
-use crate::api::{LeaveReason, Limits, RoomTimes};
+use crate::api::{Limits, RoomTimes};
 use crate::batch::Pool;
 use crate::count::{Failures, WorkerCounters};
 use crate::port::Port;
@@ -121,12 +121,6 @@ impl Local {
     /// Runs `f` with the worker's random source.
     pub fn with_random<R>(&self, f: impl FnOnce(&mut dyn Random) -> R) -> R {
         f(&mut **self.random.borrow_mut())
-    }
-
-    /// Counts a join that never came up.
-    pub fn failed(&self, reason: LeaveReason) {
-        let index = LeaveReason::ALL.iter().position(|r| *r == reason).unwrap_or(0);
-        self.failures.0[index].add(1);
     }
 
     /// Runs `f` with the outbox, then sees to it that what it wrote is sent: soon, or at once when the outbox

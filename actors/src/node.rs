@@ -11,6 +11,7 @@ use crate::worker::wheel::WakeCounts;
 use rondo_media::ids::{Identity, RoomName, SessionId, TransportId};
 use rondo_media::sdp::{Answer, Fragment, Offer, SdpRefusal};
 use rondo_media::transport::{Accept, Role, Shared, Transport};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -207,6 +208,29 @@ impl Node {
         tell(&room, RoomMsg::Trickle { transport: id, candidates: fragment.candidates })
     }
 
+    /// A new ICE session for a transport whose peer sends this RFC 8840 fragment. `None`: the fragment is of the ICE
+    /// session that is there, and its candidates are taken.
+    ///
+    /// # Errors
+    /// `SdpMalformed`, `TooManyRestarts`, or that the transport is gone; the ICE session stays as it is then.
+    pub async fn restart_ice(&self, id: TransportId, fragment: String) -> Result<Option<IceRestarted>, Refusal> {
+        let (info, room) = self.supervisor(|reply| SupervisorMsg::Transport(id, reply)).await??;
+        let fragment = Fragment::parse(&fragment).map_err(refusal)?;
+        let (Some(remote_ufrag), Some(_)) = (fragment.ufrag, fragment.pwd) else {
+            let missing = "an ICE restart needs a=ice-ufrag and a=ice-pwd (RFC 9725 §4.3.3)";
+            return Err(Refusal::SdpMalformed(missing.to_owned()));
+        };
+        let candidates = fragment.candidates;
+        if remote_ufrag == info.remote_ufrag {
+            return tell(&room, RoomMsg::Trickle { transport: id, candidates }).map(|()| None);
+        }
+        let restarted = self.ask(&room, |reply| RoomMsg::RestartIce { transport: id, remote_ufrag, reply }).await??;
+        if !candidates.is_empty() {
+            tell(&room, RoomMsg::Trickle { transport: id, candidates })?;
+        }
+        Ok(Some(restarted))
+    }
+
     /// Ends a transport; its session too when it was the last.
     ///
     /// # Errors
@@ -368,17 +392,17 @@ impl Node {
                 }
             }
         }
+        let mut failed: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for (code, n) in inner.workers.iter().flat_map(|worker| worker.failures.read()) {
+            *failed.entry(code).or_default() += n;
+        }
         NodeCounts {
             workers: inner.workers.iter().map(|worker| worker.counters.read()).collect(),
             rooms: RoomKind::ALL.iter().zip(&inner.counts.rooms).map(|(k, n)| (k.label(), load(n))).collect(),
             sessions: inner.counts.sessions.iter().map(load).collect(),
             transports: inner.counts.transports.iter().map(load).collect(),
             left: LeaveReason::ALL.iter().zip(&inner.counts.left).map(|(r, n)| (r.label(), load(n))).collect(),
-            failed: LeaveReason::ALL
-                .iter()
-                .enumerate()
-                .map(|(n, reason)| (reason.label(), inner.workers.iter().map(|w| w.failures.0[n].get()).sum()))
-                .collect(),
+            failed: failed.into_iter().collect(),
             supervisor_lost: load(&inner.supervisor_lost),
             wakeups,
             rooms_died: load(&inner.counts.rooms_died),

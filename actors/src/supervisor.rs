@@ -3,9 +3,10 @@
 //! It knows rooms, sessions and transports by name and never touches media. Where a room goes is decided once,
 //! when it is opened: on the worker with the fewest sessions.
 
-use crate::api::{LeaveReason, Limits, Refusal, RoomKind, RoomSettings, TransportInfo};
+use crate::api::{IceRestarted, LeaveReason, Limits, Refusal, RoomKind, RoomSettings, TransportInfo};
 use crate::port::{Port, Refused, Reply};
 use crate::room::{RoomMsg, RoomSeed};
+use crate::session::RestartReply;
 use crate::shell::Receive;
 use rondo_media::ids::{Random, RoomId, RoomName, SessionId, TransportId};
 use rondo_media::units::Deadline;
@@ -62,6 +63,15 @@ pub enum SupervisorMsg {
         transport: TransportId,
         /// What doors need to know of it.
         info: TransportInfo,
+    },
+    /// A transport has another ICE session: trickled candidates must name it from now on.
+    IceRestarted {
+        /// Which.
+        transport: TransportId,
+        /// The new ICE session.
+        restarted: IceRestarted,
+        /// Who asked for it.
+        reply: RestartReply,
     },
     /// A transport has ended.
     TransportEnded {
@@ -513,6 +523,14 @@ impl Receive for Supervisor {
                     self.counts.transports[worker].fetch_add(1, Ordering::Relaxed);
                 }
             }
+            SupervisorMsg::IceRestarted { transport, restarted, reply } => match self.transports.get_mut(&transport) {
+                Some(entry) => {
+                    entry.info.etag.clone_from(&restarted.etag);
+                    entry.info.remote_ufrag.clone_from(&restarted.remote_ufrag);
+                    reply.answer(Ok(restarted));
+                }
+                None => reply.answer(Err(self.transport(transport).err().unwrap_or(Refusal::Internal))),
+            },
             SupervisorMsg::TransportEnded { transport, reason } => self.transport_ended(transport, reason),
             SupervisorMsg::SessionStarted { room, session } => {
                 let Some(entry) = self.room_mut(room) else { return };

@@ -24,7 +24,7 @@ pub struct Packet {
     pub rtp_time: u32,
     /// For video, the last packet of a frame; for audio, the first of a talk spurt.
     pub marker: bool,
-    /// A decoder can begin with this packet.
+    /// A decoder can begin with this packet, if it is given the stream's parameter sets where the frame has none.
     pub key_frame: bool,
     /// Loudness, where the sender tells it.
     pub level: Option<AudioLevel>,

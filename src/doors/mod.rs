@@ -141,7 +141,7 @@ fn routes(cfg: &mut web::ServiceConfig) {
     at!(cfg, paths::WHEP_ONE, "POST, GET, HEAD, OPTIONS",
         post => whep::play_one, get => join::no_content, head => join::no_content);
     at!(cfg, paths::TRANSPORT, "PATCH, DELETE, OPTIONS",
-        patch => transports::trickle, delete => transports::end);
+        patch => transports::patch, delete => transports::end);
     at!(cfg, paths::ROOMS, "GET, POST, OPTIONS", get => rooms::list, post => rooms::create);
     at!(cfg, paths::ROOM, "GET, PATCH, DELETE, OPTIONS",
         get => rooms::read, patch => rooms::change, delete => rooms::end);

@@ -17,7 +17,7 @@ use utoipa::{Modify, OpenApi};
         whip::publish_as,
         whep::play_room,
         whep::play_one,
-        transports::trickle,
+        transports::patch,
         transports::end,
         rooms::list,
         rooms::create,

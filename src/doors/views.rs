@@ -226,6 +226,8 @@ pub struct Transport {
     pub retransmissions_missed: u64,
     /// Fraction lost by the peer's newest receiver report, 0 to 1.
     pub peer_loss: Option<f32>,
+    /// What the peer says it can take in all (REMB), in bits per second.
+    pub remb_bits_per_second: Option<u64>,
     /// Round trip, ms.
     pub rtt_ms: Option<f32>,
     /// Interarrival jitter of the newest stream, ms.
@@ -433,6 +435,7 @@ impl Transport {
             retransmissions_sent: stats.retransmissions_sent,
             retransmissions_missed: stats.retransmissions_missed,
             peer_loss: stats.peer_loss,
+            remb_bits_per_second: stats.remb_bits_per_second,
             rtt_ms: stats.rtt_ms,
             jitter_ms: stats.jitter_ms,
         }

@@ -32,11 +32,20 @@ pub struct PublishOptions {
     pub level_dbov: u8,
     /// Added to the address, such as `?source=screen`.
     pub query: &'static str,
+    /// The packets with the sequence numbers 65535 and 0 are sent in the wrong order.
+    pub swap_at_wrap: bool,
 }
 
 impl Default for PublishOptions {
     fn default() -> Self {
-        Self { audio: true, video: true, ip: Ipv4Addr::LOCALHOST.into(), level_dbov: 20, query: "" }
+        Self {
+            audio: true,
+            video: true,
+            ip: Ipv4Addr::LOCALHOST.into(),
+            level_dbov: 20,
+            query: "",
+            swap_at_wrap: false,
+        }
     }
 }
 
@@ -160,6 +169,14 @@ fn is_video(stream: u32) -> bool {
 enum Command {
     AskKeyFrame,
     SetLevel(u8),
+    /// Go on behind another port.
+    Rebind {
+        keep: bool,
+    },
+    /// Begin an ICE restart: the offer goes back.
+    OfferRestart(Sender<String>),
+    /// Complete it with this answer, behind another port.
+    Restart(String),
     /// End with a DTLS close.
     Stop,
     /// End without a word.
@@ -220,6 +237,27 @@ impl Client {
     /// Waits for ICE and DTLS.
     pub fn wait_connected(&self) -> Stats {
         self.wait_until("connected", Duration::from_secs(15), |s| s.connected)
+    }
+
+    /// Goes on behind another port: see [`Peer::rebind`].
+    pub fn rebind(&self, keep: bool) {
+        let _ = self.commands.send(Command::Rebind { keep });
+    }
+
+    /// Restarts ICE (RFC 9725 §4.3.3) behind another port, while the old one is still read. The server's answer.
+    ///
+    /// # Panics
+    /// When the server does not answer 200.
+    pub fn restart_ice(&self) -> Answer {
+        let (told, offer) = channel();
+        let _ = self.commands.send(Command::OfferRestart(told));
+        let offer = offer.recv().expect("the client goes on");
+        let credentials = |line: &&str| line.starts_with("a=ice-ufrag:") || line.starts_with("a=ice-pwd:");
+        let fragment: String = offer.lines().filter(credentials).take(2).map(|line| format!("{line}\r\n")).collect();
+        let answer = self.api.patch_ice(&self.resource, "\"*\"", &fragment);
+        assert_eq!(answer.status, 200, "{answer:#?}");
+        let _ = self.commands.send(Command::Restart(with_credentials(&self.answer.body, &answer.body)));
+        answer
     }
 
     /// Address of the transport's resource.
@@ -300,7 +338,8 @@ impl Publisher {
         let offer = peer.offer(&kinds, Direction::SendOnly);
         let streams = NEXT_STREAM.fetch_add(2, Ordering::Relaxed);
         let level_dbov = options.level_dbov;
-        let outgoing = offer.sections.iter().map(|&(kind, mid)| Outgoing::new(kind, mid, streams)).collect();
+        let outgoing = |&(kind, mid): &_| Outgoing { swap: options.swap_at_wrap, ..Outgoing::new(kind, mid, streams) };
+        let outgoing = offer.sections.iter().map(outgoing).collect();
         let path = format!("/whip/{room}/{identity}{}", options.query);
         let client = Client::start(api, peer, offer, &path, Role::Publisher { outgoing, level_dbov })?;
         Ok(Self { client, streams })
@@ -409,6 +448,16 @@ impl std::ops::Deref for Viewer {
     }
 }
 
+/// An answer with the credentials of a fragment: all that changes with an ICE restart.
+fn with_credentials(answer: &str, fragment: &str) -> String {
+    let of = |name: &str| fragment.lines().find(|line| line.starts_with(name)).expect("a fragment with credentials");
+    let line = |line: &str| match line.split(':').next() {
+        Some(name @ ("a=ice-ufrag" | "a=ice-pwd")) => format!("{}\r\n", of(name)),
+        _ => format!("{line}\r\n"),
+    };
+    answer.lines().map(line).collect()
+}
+
 enum Role {
     Publisher { outgoing: Vec<Outgoing>, level_dbov: u8 },
     Viewer { mids: Vec<(MediaKind, Mid)> },
@@ -423,6 +472,7 @@ struct Outgoing {
     frame: u64,
     key_frame_wanted: bool,
     started: Option<Instant>,
+    swap: bool,
 }
 
 /// Sequence numbers begin shortly before they wrap: a server that counts wraps wrongly loses the stream at once.
@@ -437,7 +487,7 @@ const VIDEO_KEY_PACKETS: usize = 10;
 impl Outgoing {
     fn new(kind: MediaKind, mid: Mid, streams: u32) -> Self {
         let stream = if kind == MediaKind::Audio { streams } else { streams + 1 };
-        Self { kind, mid, stream, counter: 0, frame: 0, key_frame_wanted: true, started: None }
+        Self { kind, mid, stream, counter: 0, frame: 0, key_frame_wanted: true, started: None, swap: false }
     }
 
     /// When the next frame is due, from the first one on.
@@ -457,7 +507,7 @@ impl Outgoing {
         let Some(pt) = peer.payload_type(self.mid) else { return Ok(()) };
         match self.kind {
             MediaKind::Audio => {
-                let time = FIRST_RTP_TIME.wrapping_add((self.frame as u32).wrapping_mul(960));
+                let time = FIRST_RTP_TIME.wrapping_add(self.number().wrapping_mul(960));
                 let payload = media::opus(80, self.stamp());
                 let level = i8::try_from(level_dbov).unwrap_or(i8::MAX);
                 let extensions = ExtensionValues {
@@ -475,6 +525,8 @@ impl Outgoing {
                 let packets = if key_frame { VIDEO_KEY_PACKETS } else { VIDEO_DELTA_PACKETS };
                 for n in 0..packets {
                     let picture = (self.frame & 0x7fff) as u16;
+                    // Which packet of the frame this is, where two have changed places.
+                    let n = (n + self.number() as usize).saturating_sub(self.counter as usize);
                     let payload = media::vp8(900, Vp8Packet { first: n == 0, key_frame, picture }, self.stamp());
                     let packet = RtpWrite::new(pt, self.seq(), time, now, payload).marker(n + 1 == packets);
                     peer.send(self.mid, packet.nackable(true))?;
@@ -490,23 +542,47 @@ impl Outgoing {
         Ok(())
     }
 
+    /// The number of the packet that is sent now: the next one, but for the two at the wrap.
+    fn number(&self) -> u32 {
+        const LAST: u32 = (65_535 - FIRST_SEQ) as u32;
+        const FIRST: u32 = LAST + 1;
+        match self.counter {
+            LAST if self.swap => FIRST,
+            FIRST if self.swap => LAST,
+            counter => counter,
+        }
+    }
+
     fn stamp(&self) -> Stamp {
-        Stamp { stream: self.stream, counter: self.counter }
+        Stamp { stream: self.stream, counter: self.number() }
     }
 
     fn seq(&self) -> str0m::rtp::SeqNo {
-        (FIRST_SEQ + u64::from(self.counter)).into()
+        (FIRST_SEQ + u64::from(self.number())).into()
     }
 }
 
 fn run(mut peer: Peer, mut role: Role, commands: &Receiver<Command>, stats: &Watched<Stats>) -> Result<(), String> {
     let mut connected = false;
+    let mut restart = None;
     loop {
         match commands.try_recv() {
             Ok(Command::AskKeyFrame) => ask_key_frames(&mut peer, &role),
             Ok(Command::SetLevel(dbov)) => {
                 if let Role::Publisher { level_dbov, .. } = &mut role {
                     *level_dbov = dbov;
+                }
+            }
+            Ok(Command::Rebind { keep }) => peer.rebind(keep),
+            Ok(Command::OfferRestart(told)) => {
+                let offer = peer.offer_restart();
+                let _ = told.send(offer.sdp.clone());
+                restart = Some(offer);
+            }
+            Ok(Command::Restart(answer)) => {
+                peer.rebind(true);
+                if let Some(offer) = restart.take() {
+                    peer.accept(offer, &answer)?;
                 }
             }
             Ok(Command::Vanish) => return Ok(()),

@@ -135,6 +135,13 @@ impl Api {
         self.send(self.request(Method::DELETE, url.clone()))
     }
 
+    /// `PATCH url` with an ICE fragment.
+    pub fn patch_ice(&self, url: &Url, if_match: &str, fragment: &str) -> Answer {
+        let request = self.request(Method::PATCH, url.clone()).header("If-Match", if_match);
+        let request = request.header("Content-Type", "application/trickle-ice-sdpfrag");
+        self.send(request.body(fragment.to_owned()))
+    }
+
     /// `POST path` with a JSON body.
     pub fn post_json(&self, path: &str, body: &Value) -> Answer {
         self.send(self.request(Method::POST, self.url(path)).json(body))

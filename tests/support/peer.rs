@@ -41,6 +41,7 @@ pub struct Peer {
     wake_at: Instant,
     events: Vec<Event>,
     arrived: Receiver<Datagram>,
+    forward: Sender<Datagram>,
     gone: Arc<AtomicBool>,
 }
 
@@ -84,9 +85,27 @@ impl Peer {
         rtc.add_local_candidate(Candidate::host(local, "udp").expect("a host candidate"));
         let (forward, arrived) = channel();
         let gone = Arc::new(AtomicBool::new(false));
-        let (reading, stop) = (socket.try_clone().expect("a second handle"), gone.clone());
-        std::thread::spawn(move || read(&reading, &forward, &stop));
-        Self { rtc, socket, local, wake_at: Instant::now(), events: Vec::new(), arrived, gone }
+        begin_reading(&socket, &forward, &gone);
+        Self { rtc, socket, local, wake_at: Instant::now(), events: Vec::new(), arrived, forward, gone }
+    }
+
+    /// Goes on behind another port without knowing it, as behind a NAT that has forgotten it. With `keep`, what still
+    /// comes to the old port is read, as when another network is used before the old one is left.
+    pub fn rebind(&mut self, keep: bool) {
+        self.socket = UdpSocket::bind((self.local.ip(), 0)).expect("a loopback socket");
+        if !keep {
+            self.gone.store(true, Ordering::Relaxed);
+            self.gone = Arc::new(AtomicBool::new(false));
+        }
+        begin_reading(&self.socket, &self.forward, &self.gone);
+    }
+
+    /// Offers a new ICE session for the sections that are there.
+    pub fn offer_restart(&mut self) -> Offer {
+        let mut api = self.rtc.sdp_api();
+        api.ice_restart(true);
+        let (offer, pending) = api.apply().expect("something to offer");
+        Offer { sdp: offer.to_sdp_string(), sections: Vec::new(), pending }
     }
 
     /// Offers sections, each of its kind, all in one direction.
@@ -193,6 +212,11 @@ impl Drop for Peer {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }
+}
+
+fn begin_reading(socket: &UdpSocket, forward: &Sender<Datagram>, gone: &Arc<AtomicBool>) {
+    let (socket, forward, stop) = (socket.try_clone().expect("a second handle"), forward.clone(), gone.clone());
+    std::thread::spawn(move || read(&socket, &forward, &stop));
 }
 
 /// Empties the socket as fast as it fills: a socket's buffer holds about 90 packets, less than an endpoint that

@@ -2,9 +2,9 @@
 
 use super::Room;
 use super::members::Member;
-use crate::api::{LeaveReason, Refusal, RoomEvent, RoomSettings, SessionInfo, SessionPatch, Wish};
+use crate::api::{IceRestarted, LeaveReason, Refusal, RoomEvent, RoomSettings, SessionInfo, SessionPatch, Wish};
 use crate::port::Port;
-use crate::session::SessionMsg;
+use crate::session::{RestartReply, SessionMsg};
 use crate::supervisor::SupervisorMsg;
 use rondo_media::codec::Kind;
 use rondo_media::ids::{SessionId, TrackId, TransportId};
@@ -34,6 +34,39 @@ impl Room {
         let Some((session, index)) = self.attachment(transport) else { return };
         if let Some(member) = self.member_mut(session) {
             member.port.post(now, SessionMsg::Trickle { transport: index, candidates });
+        }
+    }
+
+    pub(super) fn restart_ice(
+        &mut self,
+        now: Instant,
+        transport: TransportId,
+        remote_ufrag: String,
+        reply: RestartReply,
+    ) {
+        let found = self.attachment(transport);
+        match found.and_then(|(session, index)| Some((self.member_mut(session)?, index))) {
+            Some((member, index)) => {
+                member.port.post(now, SessionMsg::RestartIce { transport: index, remote_ufrag, reply });
+            }
+            None => reply.answer(Err(Refusal::TransportNotFound(transport))),
+        }
+    }
+
+    pub(super) fn ice_restarted(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        index: u8,
+        restarted: IceRestarted,
+        reply: RestartReply,
+    ) {
+        let member = self.members.iter().find(|m| m.session == session);
+        match member.and_then(|m| m.transports.get(usize::from(index))?.as_ref()).map(|attachment| attachment.id) {
+            Some(transport) => {
+                self.supervisor.post(now, SupervisorMsg::IceRestarted { transport, restarted, reply });
+            }
+            None => reply.answer(Err(Refusal::Busy { retry_after_s: 1 })),
         }
     }
 

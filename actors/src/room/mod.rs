@@ -10,13 +10,13 @@ mod joining;
 mod members;
 
 use crate::api::{
-    EventFeed, LeaveReason, Refusal, RoomEvent, RoomInfo, RoomKind, RoomSettings, SessionInfo, SessionPatch,
-    SessionState, TransportStats, Wish,
+    EventFeed, IceRestarted, LeaveReason, Refusal, RoomEvent, RoomInfo, RoomKind, RoomSettings, SessionInfo,
+    SessionPatch, SessionState, TransportStats, Wish,
 };
 use crate::batch::Batch;
 use crate::local::Local;
 use crate::port::{Port, Post, Reply};
-use crate::session::SessionMsg;
+use crate::session::{RestartReply, SessionMsg};
 use crate::shell::Receive;
 use crate::supervisor::SupervisorMsg;
 use feeds::Feeds;
@@ -51,6 +51,26 @@ pub enum RoomMsg {
         transport: TransportId,
         /// `candidate:` lines.
         candidates: Vec<String>,
+    },
+    /// A peer restarts ICE.
+    RestartIce {
+        /// Which transport.
+        transport: TransportId,
+        /// The peer's new ufrag.
+        remote_ufrag: String,
+        /// Answered by the supervisor, which is the last to know.
+        reply: RestartReply,
+    },
+    /// A session has done so.
+    IceRestarted {
+        /// Which session.
+        session: SessionId,
+        /// Which of its transports.
+        transport: u8,
+        /// The new ICE session.
+        restarted: IceRestarted,
+        /// As above.
+        reply: RestartReply,
     },
     /// The room as lists show it.
     Info(Reply<RoomInfo>),
@@ -274,6 +294,12 @@ impl Receive for Room {
                 reply.answer(());
             }
             RoomMsg::Trickle { transport, candidates } => self.trickle(now, transport, candidates),
+            RoomMsg::RestartIce { transport, remote_ufrag, reply } => {
+                self.restart_ice(now, transport, remote_ufrag, reply);
+            }
+            RoomMsg::IceRestarted { session, transport, restarted, reply } => {
+                self.ice_restarted(now, session, transport, restarted, reply);
+            }
             RoomMsg::Info(reply) => reply.answer(self.info()),
             RoomMsg::Patch(settings, reply) => {
                 self.patch(now, settings);

@@ -12,7 +12,7 @@ mod peer;
 mod play;
 mod publish;
 
-use crate::api::{LeaveReason, SessionState, TransportStats};
+use crate::api::{IceRestarted, LeaveReason, Refusal, SessionState, TransportStats};
 use crate::batch::{Batch, Datagram};
 use crate::local::Local;
 use crate::port::{Port, Post, Reply};
@@ -21,7 +21,7 @@ use crate::shell::Receive;
 use peer::{Peer, Role};
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
-use rondo_media::transport::Transport;
+use rondo_media::transport::{IceRestart, Transport};
 use rondo_media::units::{Deadline, Why};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -79,6 +79,15 @@ pub enum SessionMsg {
         /// `candidate:` lines.
         candidates: Vec<String>,
     },
+    /// The peer restarts ICE.
+    RestartIce {
+        /// Which transport.
+        transport: u8,
+        /// The peer's new ufrag.
+        remote_ufrag: String,
+        /// Where the answer goes, by way of whoever must know first.
+        reply: RestartReply,
+    },
     /// A transport ends.
     End {
         /// Which.
@@ -91,6 +100,9 @@ pub enum SessionMsg {
     /// What its transports have counted.
     Stats(Reply<Vec<TransportStats>>),
 }
+
+/// Who asked for an ICE restart.
+pub type RestartReply = Reply<Result<IceRestarted, Refusal>>;
 
 /// A transport that moves into its session.
 pub struct AddTransport {
@@ -167,6 +179,24 @@ impl Session {
         self.judge(now);
     }
 
+    /// The answer goes by the room, so that whoever reads it finds the new session known everywhere.
+    fn restart_ice(&mut self, now: Instant, transport: u8, remote_ufrag: String, reply: RestartReply) {
+        let index = usize::from(transport);
+        let Some(Some(peer)) = self.peers.get_mut(index) else {
+            // Ended while the question was on its way: the supervisor knows why.
+            return reply.answer(Err(Refusal::Busy { retry_after_s: 1 }));
+        };
+        let route = peer::route(self.slot, transport);
+        match peer.restart_ice(now, &self.local, route, &remote_ufrag) {
+            Ok(IceRestart { local_ufrag, fragment, .. }) => {
+                let restarted = IceRestarted { etag: local_ufrag, remote_ufrag, fragment };
+                self.room.post(now, RoomMsg::IceRestarted { session: self.id, transport, restarted, reply });
+            }
+            Err(refusal) => reply.answer(Err(refusal)),
+        }
+        self.settle(now, index);
+    }
+
     /// Lets a transport say everything it has to say, and passes on what became ready.
     fn settle(&mut self, now: Instant, index: usize) {
         let route = peer::route(self.slot, index as u8);
@@ -185,9 +215,10 @@ impl Session {
         self.local.demux.borrow_mut().remove(route);
         if !peer.connected() {
             self.local.counters.joins_failed.add(1);
-            self.local.failed(reason);
+            let code = peer.failure_code(reason);
+            self.local.failures.add(code);
             peer.span().in_scope(|| {
-                tracing::info!(transport = %peer.id(), code = reason.label(), phase = peer.phase(), "join_failed");
+                tracing::info!(transport = %peer.id(), code, phase = peer.phase(), "join_failed");
             });
         }
         let stats = peer.stats();
@@ -273,6 +304,9 @@ impl Receive for Session {
                     peer.trickle(now, &candidates);
                 }
                 self.settle(now, usize::from(transport));
+            }
+            SessionMsg::RestartIce { transport, remote_ufrag, reply } => {
+                self.restart_ice(now, transport, remote_ufrag, reply);
             }
             SessionMsg::End { transport, reason } => self.end(now, usize::from(transport), reason),
             SessionMsg::Close(reason) => self.close(now, reason),

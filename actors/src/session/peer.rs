@@ -3,7 +3,7 @@
 use super::play::Playing;
 use super::publish::Publishing;
 use super::{AddRole, AddTransport};
-use crate::api::{LeaveReason, Limits, TransportStats};
+use crate::api::{LeaveReason, Limits, Refusal, TransportStats};
 use crate::batch::{Batch, Datagram};
 use crate::local::Local;
 use crate::port::Post;
@@ -12,7 +12,7 @@ use crate::worker::demux::Route;
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
 use rondo_media::send::PacketSink;
-use rondo_media::transport::{ClosedBy, Output, Transport, TransportEvent};
+use rondo_media::transport::{ClosedBy, DtlsFailure, IceRestart, Output, RestartRefused, Transport, TransportEvent};
 use rondo_media::units::{Deadline, Why};
 use rondo_media::wire::rtp::{Class, classify};
 use std::net::SocketAddr;
@@ -46,6 +46,7 @@ pub struct Peer {
     wait_until: Option<Instant>,
     phases: Phases,
     last_refusal: Option<Instant>,
+    dtls_failure: Option<DtlsFailure>,
 }
 
 /// The join's phases, each a span and a time (interfaces: `ice`, `dtls`, `first_packet`, …).
@@ -99,6 +100,7 @@ impl Peer {
             wait_until: None,
             phases,
             last_refusal: None,
+            dtls_failure: None,
         }
     }
 
@@ -115,6 +117,11 @@ impl Peer {
     /// The span of its join.
     pub fn span(&self) -> &tracing::Span {
         &self.phases.join
+    }
+
+    /// The code of a join that failed for `reason`: more exact where it is known (see [`Failures`](crate::count::Failures)).
+    pub fn failure_code(&self, reason: LeaveReason) -> &'static str {
+        self.dtls_failure.filter(|_| reason == LeaveReason::DtlsFailed).map_or(reason.label(), DtlsFailure::code)
     }
 
     /// The phase that the join is in.
@@ -211,6 +218,10 @@ impl Peer {
                 self.phases.done("ice", now - self.asked_at, Some("dtls"));
                 None
             }
+            TransportEvent::UfragRetired(ufrag) => {
+                local.demux.borrow_mut().retire(&ufrag, route);
+                None
+            }
             TransportEvent::DtlsConnected(keys) => {
                 self.connected_at = Some(now);
                 local.counters.joins_connected.add(1);
@@ -236,7 +247,10 @@ impl Peer {
             }
             TransportEvent::Closed(by) => Some(match by {
                 ClosedBy::Peer => LeaveReason::ClientLeft,
-                ClosedBy::Dtls => LeaveReason::DtlsFailed,
+                ClosedBy::Dtls(failure) => {
+                    self.dtls_failure = Some(failure);
+                    LeaveReason::DtlsFailed
+                }
                 ClosedBy::Error => LeaveReason::ConnectionLost,
             }),
         }
@@ -282,6 +296,36 @@ impl Peer {
                 tracing::debug!(transport = %self.id, %refused, "remote candidate ignored");
             }
         }
+    }
+
+    /// The peer begins a new ICE session; the old one goes on until an address is proven in the new one.
+    pub fn restart_ice(
+        &mut self,
+        now: Instant,
+        local: &Local,
+        route: Route,
+        remote_ufrag: &str,
+    ) -> Result<IceRestart, Refusal> {
+        let restarted = self.transport.restart_ice(now, remote_ufrag).map_err(|refused| match refused {
+            RestartRefused::TooOften { retry_after } => {
+                // Rounded up: who comes then is not early.
+                Refusal::TooManyRestarts {
+                    retry_after_s: retry_after.as_secs().saturating_add(1).try_into().unwrap_or(u32::MAX),
+                }
+            }
+            RestartRefused::Closed => Refusal::TransportNotFound(self.id),
+        })?;
+        let mut demux = local.demux.borrow_mut();
+        if let Some(given_up) = &restarted.given_up {
+            demux.retire(given_up, route);
+        }
+        demux.add(&restarted.local_ufrag, route).map_err(|refused| {
+            tracing::warn!(transport = %self.id, %refused, "the new ICE session cannot be reached");
+            Refusal::Internal
+        })?;
+        local.counters.ice_restarts.add(1);
+        tracing::info!(transport = %self.id, "ice_restart");
+        Ok(restarted)
     }
 
     /// A deadline has come.

@@ -21,6 +21,8 @@ pub struct Playing {
     sections: Vec<Carried>,
     has_video: bool,
     feedback: Vec<Feedback>,
+    /// The receiver's newest estimate of what it can take in all, in bits per second.
+    remb: Option<u64>,
 }
 
 /// A viewer that waits for a key frame asks this often.
@@ -28,6 +30,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Default, Clone)]
 struct Carried {
+    is_video: bool,
     asked_at: Option<Instant>,
     track: Option<TrackKey>,
     paused: bool,
@@ -37,17 +40,27 @@ struct Carried {
     unsupported: Option<(Format, u32)>,
 }
 
+impl Carried {
+    /// Nothing of it is sent: by wish, or, for video, because the receiver says that it can take nothing now (zero by
+    /// draft-alvestrand-rmcat-remb-03 §2.2; sound goes on). Any other estimate is the congestion control's to judge.
+    fn held(&self, remb: Option<u64>) -> bool {
+        self.paused || (self.is_video && remb == Some(0))
+    }
+}
+
 impl Playing {
     /// `assigned`: what each section carries at first.
     pub fn new(sections: &[Section], assigned: Vec<Option<(TrackKey, bool)>>) -> Self {
-        let mut carried = vec![Carried::default(); sections.len()];
+        let is_video = |section: &Section| section.kind == Kind::Video;
+        let mut carried: Vec<Carried> =
+            sections.iter().map(|s| Carried { is_video: is_video(s), ..Carried::default() }).collect();
         for (section, assigned) in carried.iter_mut().zip(assigned) {
             if let Some((track, paused)) = assigned {
                 (section.track, section.paused) = (Some(track), paused);
             }
         }
         let has_video = sections.iter().any(|s| s.kind == Kind::Video && !s.formats.is_empty());
-        Self { egress: None, sections: carried, has_video, feedback: Vec::new() }
+        Self { egress: None, sections: carried, has_video, feedback: Vec::new(), remb: None }
     }
 
     /// DTLS is up: from now on packets can be protected.
@@ -55,7 +68,7 @@ impl Playing {
         let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: EgressConfig::RTX_PACKETS };
         let mut egress = local.with_random(|random| Egress::new(protection, sections, config, random));
         for (index, section) in self.sections.iter().enumerate() {
-            egress.pause(index, section.paused);
+            egress.pause(index, section.held(self.remb));
         }
         self.egress = Some(egress);
     }
@@ -64,11 +77,12 @@ impl Playing {
     pub fn assign(&mut self, now: Instant, section: u16, track: Option<TrackKey>, paused: bool) {
         let index = usize::from(section);
         let Some(carried) = self.sections.get_mut(index) else { return };
-        *carried = Carried { asked_at: None, track, paused, source: None, unsupported: None };
+        let is_video = carried.is_video;
+        *carried = Carried { is_video, asked_at: None, track, paused, source: None, unsupported: None };
         if let Some(egress) = &mut self.egress {
             // The source's format comes with its first batch; until then the section is silent.
             let _ = egress.assign(now, index, None);
-            egress.pause(index, paused);
+            egress.pause(index, carried.held(self.remb));
         }
     }
 
@@ -77,7 +91,7 @@ impl Playing {
         let Some(carried) = self.sections.get_mut(usize::from(section)) else { return };
         carried.paused = paused;
         if let Some(egress) = &mut self.egress {
-            egress.pause(usize::from(section), paused);
+            egress.pause(usize::from(section), carried.held(self.remb));
         }
     }
 
@@ -106,6 +120,10 @@ impl Playing {
                 return false;
             }
             carried.source = source;
+            egress.pause(index, carried.held(self.remb));
+        }
+        if let Some(sets) = &batch.parameter_sets {
+            egress.lead(index, sets);
         }
         let sent = with_sink(local, to, |sink| egress.forward(now, index, batch.clock, &batch.packets, sink));
         local.counters.rtp_forwarded.add(u64::from(sent.packets));
@@ -141,6 +159,7 @@ impl Playing {
         counters.twcc_acked.add(counted.twcc_acked - before.twcc_acked);
         // A packet reported lost may be acknowledged later, so this one may also fall.
         counters.twcc_lost.add(counted.twcc_lost.saturating_sub(before.twcc_lost));
+        let mut remb = self.remb;
         for item in self.feedback.drain(..) {
             match item {
                 Feedback::KeyFrameWanted { section } => {
@@ -149,7 +168,15 @@ impl Playing {
                         ask(room, track);
                     }
                 }
-                Feedback::Remb { .. } | Feedback::Bye { .. } => {}
+                Feedback::Remb { bits_per_second } => remb = Some(bits_per_second),
+                // Its estimate leaves with it.
+                Feedback::Bye { .. } => remb = None,
+            }
+        }
+        if remb != self.remb {
+            self.remb = remb;
+            for (index, carried) in self.sections.iter().enumerate() {
+                egress.pause(index, carried.held(remb));
             }
         }
         taken
@@ -180,6 +207,7 @@ impl Playing {
     pub fn stats(&self, stats: &mut TransportStats) {
         let Some(egress) = &self.egress else { return };
         let counted = egress.stats();
+        stats.remb_bits_per_second = self.remb;
         stats.packets_sent = counted.packets;
         stats.bytes_sent = counted.bytes;
         stats.retransmissions_sent = counted.rtx;

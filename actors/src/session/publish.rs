@@ -117,7 +117,9 @@ impl Publishing {
                     room.post(now, RoomMsg::TrackStarted { session, track: section.track, codec: format.codec });
                 }
                 let unknown = StreamClock { at: now, rtp_time: self.spare[0].rtp_time, synced: false };
+                let begins = self.spare.iter().any(|packet| packet.key_frame);
                 let (batch, spare) = local.pool.borrow_mut().share(Batch {
+                    parameter_sets: receiver.parameter_sets().filter(|_| begins).cloned(),
                     track: section.track,
                     epoch: section.epoch,
                     kind,

@@ -128,6 +128,16 @@ impl Demux {
         Ok(())
     }
 
+    /// Binding requests that name `ufrag` belong to nobody any more, if they belonged to `route`.
+    pub fn retire(&mut self, ufrag: &str, route: Route) {
+        if self.by_ufrag.get(ufrag) == Some(&route) {
+            self.by_ufrag.remove(ufrag);
+            if let Some(transport) = self.transports.get_mut(&route) {
+                transport.ufrags.retain(|known| **known != *ufrag);
+            }
+        }
+    }
+
     /// Forgets a transport, its ufrags and its addresses.
     pub fn remove(&mut self, route: Route) {
         let Some(transport) = self.transports.remove(&route) else { return };
@@ -388,6 +398,20 @@ mod tests {
         assert_eq!(d.route(from(1), &request("aaa2:them")), Ok(A));
         d.remove(A);
         assert_eq!(d.route(from(1), &request("aaa3:them")), Err(Drop::BadStun));
+        d.add("aaaa", B).unwrap();
+    }
+
+    #[test]
+    fn a_retired_ufrag_is_its_owners_to_retire() {
+        let mut d = demux();
+        d.add("aaa2", A).unwrap();
+        d.retire("aaaa", B);
+        assert_eq!(d.route(from(1), &request("aaaa:them")), Ok(A));
+        d.retire("aaaa", A);
+        assert_eq!(d.route(from(1), &request("aaaa:them")), Err(Drop::BadStun));
+        assert_eq!(d.route(from(1), RTP), Ok(A), "addresses stay");
+        d.add("aaa3", A).unwrap();
+        assert_eq!(d.route(from(1), &request("aaa2:them")), Ok(A), "there was room for one more");
         d.add("aaaa", B).unwrap();
     }
 

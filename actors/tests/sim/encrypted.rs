@@ -101,3 +101,39 @@ fn sim_encrypted_video_is_repaired_over_a_lossy_link() {
         }
     }
 }
+
+/// Case sec-01, our own direction: what we send crosses 65,535, and every packet still opens at the other end.
+#[test]
+fn sim_encrypted_numbers_of_ours_wrap_and_nobody_notices() {
+    let mut sim = Sim::<RtcPeer>::new(3, 1, &limits(), &times(), Instant::now());
+    let shared = shared().expect("crypto");
+    let link = Link { delay: ms(15), ..Link::default() };
+    let (mut peer, offer) = RtcPeer::offer(10, sim.now(), 1, true);
+    let joined = enter(&mut sim, &shared, publish("long", "ann", offer)).expect("let in");
+    peer.answer(&joined.answer);
+    let ann = sim.connect(peer, link, link);
+    let (mut peer, offer) = RtcPeer::offer(20, sim.now(), 1, false);
+    let joined = enter(&mut sim, &shared, play("long", "bob", offer)).expect("let in");
+    peer.answer(&joined.answer);
+    let bob = sim.connect(peer, link, link);
+    let highest =
+        |sim: &mut Sim<RtcPeer>| sim.client(bob).got.get(&1).and_then(|got| got.seqs).map_or(0, |seqs| seqs.1);
+    // 91 packets a second of video, from a number below 2^15: it takes twelve minutes at most.
+    for _ in 0..80 {
+        sim.run(secs(10));
+        if highest(&mut sim) > 65_535 + 1_000 {
+            break;
+        }
+    }
+    assert!(highest(&mut sim) > 65_535 + 1_000, "ten seconds after the wrap");
+    sim.client(ann).live = false;
+    sim.run(secs(2));
+    for (section, got) in &sim.client(bob).got {
+        let (low, high) = got.seqs.expect("packets");
+        assert_eq!(got.numbers.len() as u64, high - low + 1, "section {section}: a gap in our numbers");
+        let (first, last) = (got.numbers.keys().next(), got.numbers.keys().next_back());
+        let sent = last.expect("packets") - first.expect("packets") + 1;
+        assert_eq!(got.numbers.len(), sent as usize, "section {section}: a packet that did not open");
+        assert!(got.numbers.values().all(|times| *times == 1));
+    }
+}

@@ -1,6 +1,7 @@
 //! Stories told on the simulator: whole rooms in virtual time, over bad links, from seeds.
 
 mod encrypted;
+mod feedback;
 mod lifecycle;
 mod loss;
 mod plain;

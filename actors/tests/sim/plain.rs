@@ -90,6 +90,8 @@ pub struct Plain {
     sending: bool,
     /// Key frames asked of it.
     pub key_frames_asked: u32,
+    /// When a player's first picture began.
+    pub first_video: Option<Instant>,
 }
 
 impl Plain {
@@ -108,6 +110,7 @@ impl Plain {
             vanished: false,
             sending: true,
             key_frames_asked: 0,
+            first_video: None,
         }
     }
 
@@ -179,6 +182,13 @@ impl Plain {
         FIRST_MEDIA
     }
 
+    /// Says something by RTCP.
+    pub fn say(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        write(&mut out);
+        self.send(out);
+    }
+
     /// Ends sending media; checks go on.
     pub fn stop_media(&mut self) {
         self.sending = false;
@@ -248,6 +258,9 @@ impl Plain {
         let packet = RtpView::parse(datagram).expect("the server sends whole packets");
         let ssrc = packet.header.ssrc;
         if let Some(stream) = self.incoming.get_mut(&ssrc) {
+            if stream.rtx_ssrc.is_some() {
+                self.first_video.get_or_insert(now);
+            }
             let seq = extend(stream.highest, packet.header.seq);
             stream.duplicates += u64::from(!stream.from_stream.insert(seq));
             stream.take(now, seq, packet.payload);
@@ -357,6 +370,11 @@ impl Incoming {
             all.filter(|n| !numbers.contains(n)).map(|n| (*who, n)).collect::<Vec<_>>()
         };
         self.numbers.iter().flat_map(of).collect()
+    }
+
+    /// It is video: retransmissions were agreed on.
+    pub fn has_rtx(&self) -> bool {
+        self.rtx_ssrc.is_some()
     }
 
     /// Payloads that came.

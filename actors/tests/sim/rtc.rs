@@ -18,6 +18,8 @@ use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
 pub struct Got {
     /// Numbers of the payloads that came, with how often.
     pub numbers: BTreeMap<u32, u32>,
+    /// Lowest and highest sequence number, extended.
+    pub seqs: Option<(u64, u64)>,
 }
 
 /// A str0m peer.
@@ -160,7 +162,10 @@ impl RtcPeer {
                 let section = mid.and_then(|mid| self.mids.iter().position(|m| *m == mid));
                 let number = packet.payload.last_chunk::<4>().map(|n| u32::from_be_bytes(*n));
                 if let (Some(section), Some(number)) = (section, number) {
-                    *self.got.entry(section).or_default().numbers.entry(number).or_default() += 1;
+                    let got = self.got.entry(section).or_default();
+                    *got.numbers.entry(number).or_default() += 1;
+                    let (low, high) = got.seqs.unwrap_or((*packet.seq_no, *packet.seq_no));
+                    got.seqs = Some((low.min(*packet.seq_no), high.max(*packet.seq_no)));
                 }
             }
             _ => {}

@@ -9,8 +9,19 @@ pub struct Contents {
     pub has_sps: bool,
 }
 
+/// Types of NAL units (H.264 table 7-1).
+#[derive(Debug, Clone, Copy)]
+pub struct Unit;
+
+impl Unit {
+    /// Sequence parameter set.
+    pub const SPS: u8 = 7;
+    /// Picture parameter set.
+    pub const PPS: u8 = 8;
+}
+
 const NAL_IDR: u8 = 5;
-const NAL_SPS: u8 = 7;
+const NAL_SPS: u8 = Unit::SPS;
 const STAP_A: u8 = 24;
 const FU_A: u8 = 28;
 
@@ -49,6 +60,37 @@ fn aggregate(mut units: &[u8]) -> Option<Contents> {
         units = rest;
     }
     Some(found)
+}
+
+/// The parameter sets in a single NAL unit packet or a STAP-A: type, and the NAL unit with its header. Ends where a
+/// length points beyond the end.
+pub fn parameter_sets(payload: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let kind = payload.first().map_or(0, |indicator| indicator & 0x1f);
+    let mut units = payload.get(1..).filter(|_| kind == STAP_A).unwrap_or_default();
+    let aggregated = std::iter::from_fn(move || {
+        let (&length, rest) = units.split_first_chunk::<2>()?;
+        let (unit, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(length)))?;
+        units = rest;
+        Some(unit)
+    });
+    let single = (kind != STAP_A).then_some(payload);
+    let typed = |unit: &'_ [u8]| unit.first().map(|header| header & 0x1f);
+    let units = single.into_iter().chain(aggregated);
+    units.filter_map(move |unit| Some((typed(unit)?, unit))).filter(|(kind, _)| matches!(*kind, Unit::SPS | Unit::PPS))
+}
+
+/// The id of a parameter set (H.264 §7.3.2.1.1, §7.3.2.2): an Exp-Golomb code behind the profile and level of a
+/// sequence parameter set, the first thing of a picture parameter set. `None` if it is cut off or beyond what exists.
+pub fn parameter_set_id(unit: &[u8]) -> Option<u32> {
+    let (header, rest) = unit.split_first()?;
+    let behind = if header & 0x1f == Unit::SPS { rest.get(3..)? } else { rest };
+    // Ids are at most 255: a code of 17 bits (§9.1).
+    let bits = behind.iter().take(3).fold(0u32, |bits, byte| bits << 8 | u32::from(*byte));
+    let available = 8 * u32::try_from(behind.len().min(3)).ok()?;
+    let bits = bits << (24 - available) << 8;
+    let zeros = bits.leading_zeros();
+    let length = 2 * zeros + 1;
+    (zeros <= 8 && length <= available).then(|| (bits >> (32 - length)) - 1)
 }
 
 /// Whether a decoder that knows nothing can begin with this payload: a sequence parameter set begins here.

@@ -5,6 +5,7 @@ pub mod dedup;
 pub mod jitter;
 pub mod key_frames;
 pub mod loss;
+mod parameter_sets;
 pub mod ring;
 pub mod stream;
 

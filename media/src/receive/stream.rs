@@ -4,11 +4,13 @@ use super::clock::{StreamTiming, TransportClock};
 use super::dedup::{Seen, SeqWindow};
 use super::jitter::Jitter;
 use super::loss::LossCount;
+use super::parameter_sets::ParameterSets;
 use super::ring::Ring;
 use crate::codec::{Codec, Kind};
-use crate::packet::{Packet, StreamClock};
+use crate::packet::{Packet, Payload, StreamClock};
 use crate::transport::ReceivedRtp;
 use crate::units::{Deadline, Why};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What became of a received packet.
@@ -61,6 +63,7 @@ pub struct StreamReceiver {
     timing: StreamTiming,
     hold: FrameHold,
     last_key_frame: Option<u32>,
+    sets: ParameterSets,
     stats: ReceiveStats,
 }
 
@@ -95,6 +98,7 @@ impl StreamReceiver {
             timing: StreamTiming::new(codec.clock_hz()),
             hold: FrameHold::default(),
             last_key_frame: None,
+            sets: ParameterSets::default(),
             stats: ReceiveStats::default(),
         }
     }
@@ -124,7 +128,7 @@ impl StreamReceiver {
             }
             self.timing.observe(now, rtp.rtp_time, rtp.sender_report, transport);
         }
-        let key_frame = !padding_only && rtp.format.codec.starts_key_frame(&rtp.payload);
+        let key_frame = !padding_only && self.starts_key_frame(rtp);
         let new_key_frame = key_frame && self.kind == Kind::Video && self.last_key_frame != Some(rtp.rtp_time);
         if new_key_frame {
             self.last_key_frame = Some(rtp.rtp_time);
@@ -148,6 +152,20 @@ impl StreamReceiver {
         };
         self.hold.arrived(now, rtp.rtp_time, whole, padding_only, self.ring.head());
         if padding_only { Received::PaddingOnly } else { Received::New { new_key_frame } }
+    }
+
+    fn starts_key_frame(&mut self, rtp: &ReceivedRtp) -> bool {
+        if rtp.format.codec == Codec::H264 {
+            self.sets.observe(rtp.rtp_time, &rtp.payload);
+        }
+        rtp.format.codec.starts_key_frame(&rtp.payload)
+            || (rtp.format.codec == Codec::H264 && self.sets.let_begin(rtp.rtp_time, &rtp.payload))
+    }
+
+    /// What a viewer must have before a key frame that does not bring it along: H.264 parameter sets, each a payload
+    /// of its own. None where nothing is needed or known.
+    pub fn parameter_sets(&self) -> Option<&Arc<[Payload]>> {
+        self.sets.all()
     }
 
     /// Appends what fan-out may have now to `out`, each packet once, in order of arrival: audio at once, video when
@@ -220,10 +238,8 @@ impl FrameHold {
 mod tests {
     use super::*;
     use crate::codec::Format;
-    use crate::packet::Payload;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
-    use std::sync::Arc;
 
     #[expect(clippy::disallowed_methods, reason = "a test needs some instant to start from")]
     fn start() -> Instant {

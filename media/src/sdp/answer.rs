@@ -177,7 +177,7 @@ fn transport(out: &mut String, ice: &Ice<'_>, dtls_client: bool) {
 }
 
 /// Host candidates, best first (RFC 8445 §5.1.2.1: type preference 126, component 1).
-fn candidates(out: &mut String, candidates: &[SocketAddr]) {
+pub(super) fn candidates(out: &mut String, candidates: &[SocketAddr]) {
     for (index, candidate) in candidates.iter().enumerate() {
         let local_preference = 65_535u32.saturating_sub(u32::try_from(index).unwrap_or(u32::MAX));
         let priority = (126 << 24) | (local_preference << 8) | 255;

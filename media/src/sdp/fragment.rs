@@ -1,7 +1,13 @@
-//! Candidates that follow an answer: `application/trickle-ice-sdpfrag` (RFC 8840 §9, RFC 9725 §4.3.2).
+//! ICE after the answer: `application/trickle-ice-sdpfrag` (RFC 8840 §9), with candidates that follow (RFC 9725 §4.3.2)
+//! or a new ICE session (§4.3.3).
 
+use super::answer::candidates;
 use super::attributes::{check_candidate, is_ice_text};
 use super::{CANDIDATES_MAX, OFFER_BYTES_MAX, SECTION_LINES_MAX, SdpRefusal};
+use crate::codec::Kind;
+use crate::transport::Section;
+use std::fmt::Write;
+use std::net::SocketAddr;
 
 /// One trickle fragment. Everything belongs to the one bundled transport, whichever section it names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,6 +76,23 @@ impl Fragment {
         }
         Ok(())
     }
+}
+
+/// Our half of a new ICE session. Candidates stand under the section that the bundle's transport is told in: the
+/// first one that is not refused (RFC 9143 §7.1.3).
+pub(crate) fn write_fragment(sections: &[Section], ufrag: &str, pwd: &str, addresses: &[SocketAddr]) -> String {
+    // Writing to a String cannot fail.
+    let mut out = format!("a=ice-lite\r\na=ice-pwd:{pwd}\r\na=ice-ufrag:{ufrag}\r\na=ice-options:ice2 trickle\r\n");
+    if let Some(section) = sections.iter().find(|section| !section.formats.is_empty()) {
+        // RFC 8840 §9: a port and a format that mean nothing.
+        let media = match section.kind {
+            Kind::Audio => "audio",
+            Kind::Video => "video",
+        };
+        let _ = write!(out, "m={media} 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:{}\r\n", section.mid);
+        candidates(&mut out, addresses);
+    }
+    out
 }
 
 #[cfg(test)]

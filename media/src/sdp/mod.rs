@@ -18,6 +18,7 @@ pub use offer::Offer;
 
 pub(crate) use answer::{AnswerParts, Ice};
 pub(crate) use attributes::{Extension, check_candidate};
+pub(crate) use fragment::write_fragment;
 pub(crate) use negotiate::{Accepted, Agreed, Security, negotiate};
 
 /// Why an offer or a trickle fragment was refused.

@@ -7,10 +7,11 @@ use super::stream::Stream;
 use super::twcc::{TwccHistory, TwccResult};
 use crate::codec::Format;
 use crate::ids::Random;
-use crate::packet::{Packet, StreamClock};
+use crate::packet::{Packet, Payload, StreamClock};
 use crate::transport::Section;
 use crate::units::{Deadline, WallClock, Why};
 use crate::wire::rtcp::{Blocks, Compound, Packet as Rtcp, RtcpError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest RTCP datagram that is read: more than any path carries unfragmented.
@@ -166,6 +167,14 @@ impl Egress {
     pub fn pause(&mut self, section: usize, paused: bool) {
         if let Some(stream) = self.streams.get_mut(section) {
             stream.pause(paused);
+        }
+    }
+
+    /// What a decoder must have before the key frame of the next packets that are forwarded, if the section begins with
+    /// one that does not bring it along: H.264 parameter sets, each a payload of its own (RFC 6184 §8.4).
+    pub fn lead(&mut self, section: usize, payloads: &Arc<[Payload]>) {
+        if let Some(stream) = self.streams.get_mut(section) {
+            stream.lead(payloads);
         }
     }
 

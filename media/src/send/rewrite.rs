@@ -69,6 +69,12 @@ impl SeqRewriter {
         self.source.is_some()
     }
 
+    /// The number for a packet of our own, before the next one of a source.
+    pub fn insert(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
     /// The number for a packet that is sent now.
     ///
     /// # Errors

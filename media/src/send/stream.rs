@@ -9,9 +9,10 @@ use super::rewrite::{SeqRewriter, TimeRewriter, is_later};
 use super::rtx::{NotKept, RtxRing, extend};
 use crate::codec::{Format, Kind};
 use crate::ids::Random;
-use crate::packet::{Packet, StreamClock};
+use crate::packet::{Packet, Payload, StreamClock};
 use crate::transport::{Section, SectionFormat};
 use crate::wire::rtcp::{Nack, ReportBlock};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Packets sent again for one NACK at most: about 150 KB. A receiver that misses more asks again.
@@ -42,6 +43,8 @@ pub(super) struct Stream {
     header: HeaderLayout,
     carried: Option<SectionFormat>,
     forwarding: Forwarding,
+    /// Goes before what begins next, if that lacks it.
+    lead: Option<Arc<[Payload]>>,
     numbers: Numbers,
     rtx: Option<Rtx>,
     reporter: Reporter,
@@ -106,6 +109,7 @@ impl Stream {
             header: HeaderLayout::new(section, section.ssrc.unwrap_or(0)),
             carried: None,
             forwarding: Forwarding::Free,
+            lead: None,
             numbers: Numbers {
                 seqs: SeqRewriter::new(first),
                 times: TimeRewriter::new(u32::from_be_bytes(offset)),
@@ -172,6 +176,11 @@ impl Stream {
         self.reporter.restart();
     }
 
+    /// See [`super::Egress::lead`].
+    pub fn lead(&mut self, payloads: &Arc<[Payload]>) {
+        self.lead = self.waiting_for_key_frame().then(|| Arc::clone(payloads));
+    }
+
     pub fn waiting_for_key_frame(&self) -> bool {
         self.forwarding == Forwarding::Waiting && self.kind == Kind::Video
     }
@@ -192,16 +201,30 @@ impl Stream {
     ) -> Forwarded {
         let mut forwarded = Forwarded::default();
         let (Some(carried), Some(ssrc)) = (self.carried, self.ssrc) else { return forwarded };
-        let begun = match self.forwarding {
+        let lead = self.lead.take();
+        let first = match self.forwarding {
             Forwarding::Free | Forwarding::Paused => return forwarded,
-            Forwarding::Waiting => self.begin(now, clock, packets, carried),
-            Forwarding::Flowing => true,
+            Forwarding::Waiting => {
+                let Some(first) = self.begin(now, clock, packets, carried) else {
+                    forwarded.wants_key_frame = self.kind == Kind::Video;
+                    return forwarded;
+                };
+                Some(first)
+            }
+            Forwarding::Flowing => None,
         };
-        if !begun {
-            forwarded.wants_key_frame = self.kind == Kind::Video;
-            return forwarded;
-        }
         self.reporter.clock(clock);
+        if let (Some(first), Some(lead)) = (first, lead)
+            && !carried.format.codec.starts_key_frame(&first.payload)
+        {
+            for payload in lead.iter() {
+                let ext_seq = self.numbers.seqs.insert();
+                let packet = Packet { marker: false, level: None, payload: Arc::clone(payload), ..first.clone() };
+                let Some(len) = self.send(link, now, &packet, ext_seq, carried, ssrc, sink) else { continue };
+                forwarded.packets += 1;
+                forwarded.bytes += len as u64;
+            }
+        }
         let mut newest: Option<u32> = None;
         for packet in packets {
             let Some(len) = self.packet(link, now, packet, carried, ssrc, sink) else { continue };
@@ -219,18 +242,26 @@ impl Stream {
 
     /// Starts the source with the first packet of the batch that a decoder can begin with. Those of the batch that
     /// overtook it are behind it in number, and go with it.
-    fn begin(&mut self, now: Instant, clock: StreamClock, packets: &[Packet], carried: SectionFormat) -> bool {
-        let video = self.kind == Kind::Video;
-        let Some(first) = packets.iter().find(|p| !p.payload.is_empty() && (p.key_frame || !video)) else {
-            return false;
-        };
+    fn begin<'a>(
+        &mut self,
+        now: Instant,
+        clock: StreamClock,
+        packets: &'a [Packet],
+        carried: SectionFormat,
+    ) -> Option<&'a Packet> {
+        let mut begins = packets.iter().filter(|p| !p.payload.is_empty());
+        let first = match self.kind {
+            Kind::Audio => begins.next(),
+            // A frame may begin in several packets: its parameter sets, each of its slices.
+            Kind::Video => begins.filter(|p| p.key_frame).min_by_key(|p| p.ext_seq),
+        }?;
         self.numbers.seqs.begin(first.ext_seq);
         if self.numbers.other_source {
             self.numbers.times.begin(now, first.rtp_time, clock, carried.format.codec.clock_hz());
             self.numbers.other_source = false;
         }
         self.forwarding = Forwarding::Flowing;
-        true
+        Some(first)
     }
 
     fn packet(
@@ -247,6 +278,25 @@ impl Stream {
             true => numbers.seqs.skip(packet.ext_seq).ok().flatten(),
             false => numbers.seqs.place(packet.ext_seq).ok(),
         }?;
+        self.send(link, now, packet, ext_seq, carried, ssrc, sink)
+    }
+
+    /// Sends a packet under a number of ours.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all of them are needed for each packet; a struct would only rename them"
+    )]
+    fn send(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        packet: &Packet,
+        ext_seq: u64,
+        carried: SectionFormat,
+        ssrc: u32,
+        sink: &mut dyn PacketSink,
+    ) -> Option<usize> {
+        let numbers = &mut self.numbers;
         let rtp_time = numbers.times.rewrite(packet.rtp_time);
         let outgoing = Outgoing {
             ssrc,

@@ -1,7 +1,8 @@
 //! One peer's ICE, DTLS and SRTP (str0m), or a plain variant of it for simulations.
 
 mod crypto;
-mod path;
+mod failure;
+mod ice;
 mod peek;
 mod plain;
 mod setup;
@@ -10,6 +11,7 @@ mod streams;
 mod webrtc;
 
 pub use crypto::{NoCrypto, Shared};
+pub use failure::DtlsFailure;
 pub use plain::Plain;
 pub use webrtc::WebRtc;
 
@@ -19,7 +21,7 @@ use crate::sdp::{Answer, SdpRefusal};
 use crate::send::Protection;
 use crate::send::srtp::KeyError;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a transport is for; one carries media one way only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,12 +66,6 @@ pub enum DatagramRefused {
     /// DTLS or an unknown SSRC from an address that no check has proven.
     #[error("comes from an address that no check has proven")]
     UnknownAddress,
-    /// The peer has proven too many addresses.
-    #[error("comes from yet another address after {limit}")]
-    TooManyAddresses {
-        /// How many are kept.
-        limit: usize,
-    },
     /// No candidate of the address family it was sent to.
     #[error("was sent to an address family without candidate")]
     NoCandidate,
@@ -218,6 +214,8 @@ pub enum TransportEvent {
         /// The peer's new address.
         peer: SocketAddr,
     },
+    /// A restart of ICE is complete: checks that name this old ufrag of ours are taken no longer.
+    UfragRetired(String),
     /// DTLS is up; for a play transport, these keys protect what we send.
     DtlsConnected(SrtpKeys),
     /// An RTP packet arrived.
@@ -231,10 +229,35 @@ pub enum TransportEvent {
 pub enum ClosedBy {
     /// DTLS close notify from the peer.
     Peer,
-    /// DTLS handshake failed (fingerprint, certificate, alert).
-    Dtls,
+    /// The DTLS handshake failed. The peer was told by an alert where that is possible.
+    Dtls(DtlsFailure),
     /// Anything else that the transport cannot go on from.
     Error,
+}
+
+/// Our half of a new ICE session (RFC 8445 §9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IceRestart {
+    /// Our new username fragment; the old one stays valid until the peer nominates an address in the new session.
+    pub local_ufrag: String,
+    /// Ours of a restart before this one that was not complete yet and is given up.
+    pub given_up: Option<String>,
+    /// What the peer needs to know, as `application/trickle-ice-sdpfrag` (RFC 8840 §9).
+    pub fragment: String,
+}
+
+/// Why ICE was not restarted. The ICE session stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RestartRefused {
+    /// Too many restarts in a short time.
+    #[error("too many ICE restarts; the next one is possible in {} s", retry_after.as_secs())]
+    TooOften {
+        /// Until the next one is possible.
+        retry_after: Duration,
+    },
+    /// The transport is closed.
+    #[error("the transport has ended")]
+    Closed,
 }
 
 /// What a transport wants; poll until it says [`Output::Wait`].
@@ -298,7 +321,7 @@ impl Transport {
         }
     }
 
-    /// Our ICE username fragment: the first part of the USERNAME in the peer's checks.
+    /// Our newest ICE username fragment: the first part of the USERNAME in the peer's checks.
     pub fn local_ufrag(&self) -> &str {
         match self {
             Transport::WebRtc(t) => t.local_ufrag(),
@@ -306,7 +329,7 @@ impl Transport {
         }
     }
 
-    /// The peer's ICE username fragment.
+    /// The peer's newest ICE username fragment.
     pub fn remote_ufrag(&self) -> &str {
         match self {
             Transport::WebRtc(t) => t.remote_ufrag(),
@@ -367,6 +390,19 @@ impl Transport {
         match self {
             Transport::WebRtc(t) => t.add_remote_candidate(candidate),
             Transport::Plain(t) => t.add_remote_candidate(candidate),
+        }
+    }
+
+    /// The peer begins a new ICE session under `remote_ufrag` (RFC 8445 §9, RFC 9725 §4.3.3). DTLS and SRTP go on;
+    /// media stays on the old path until the peer nominates an address in the new session. Its password is not
+    /// needed: a lite agent sends no checks. Poll afterwards.
+    ///
+    /// # Errors
+    /// [`RestartRefused`]; nothing has changed then.
+    pub fn restart_ice(&mut self, now: Instant, remote_ufrag: &str) -> Result<IceRestart, RestartRefused> {
+        match self {
+            Transport::WebRtc(t) => t.restart_ice(now, remote_ufrag),
+            Transport::Plain(t) => t.restart_ice(remote_ufrag),
         }
     }
 

@@ -1,43 +1,6 @@
 //! Looking into datagrams before they are authenticated: just enough to say whose they are. Unlike
 //! [`crate::wire::rtp::RtpView`] nothing here believes the padding count: on a protected packet it is ciphertext.
 
-/// A STUN message's header and the two attributes of a check that matter here (RFC 8489 §5, RFC 8445 §7.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stun {
-    pub(super) kind: u16,
-    pub(super) transaction: [u8; 12],
-    pub(super) use_candidate: bool,
-    pub(super) priority: u32,
-}
-
-impl Stun {
-    pub(super) const BINDING_REQUEST: u16 = 0x0001;
-    pub(super) const BINDING_INDICATION: u16 = 0x0011;
-    pub(super) const BINDING_SUCCESS: u16 = 0x0101;
-    const PRIORITY: u16 = 0x0024;
-    const USE_CANDIDATE: u16 = 0x0025;
-
-    /// Reads a message whose length is that of the datagram.
-    pub(super) fn parse(datagram: &[u8]) -> Option<Stun> {
-        let (header, mut attributes) = datagram.split_first_chunk::<20>()?;
-        let [k0, k1, l0, l1, 0x21, 0x12, 0xa4, 0x42, transaction @ ..] = *header else { return None };
-        if usize::from(u16::from_be_bytes([l0, l1])) != attributes.len() {
-            return None;
-        }
-        let mut stun = Stun { kind: u16::from_be_bytes([k0, k1]), transaction, use_candidate: false, priority: 0 };
-        while let Some((&[t0, t1, l0, l1], rest)) = attributes.split_first_chunk::<4>() {
-            let length = usize::from(u16::from_be_bytes([l0, l1]));
-            match (u16::from_be_bytes([t0, t1]), rest.first_chunk::<4>()) {
-                (Self::PRIORITY, Some(value)) if length == 4 => stun.priority = u32::from_be_bytes(*value),
-                (Self::USE_CANDIDATE, _) => stun.use_candidate = true,
-                _ => {}
-            }
-            attributes = rest.get(length.next_multiple_of(4)..)?;
-        }
-        Some(stun)
-    }
-}
-
 /// An RTP header, without its payload (RFC 3550 §5.1, RFC 8285).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rtp<'a> {
@@ -130,7 +93,6 @@ mod tests {
                 // The value of id 1 would end behind the extension block.
                 assert_eq!(rtp.extension(1), None);
             }
-            let _ = Stun::parse(&full[..end]);
         }
         assert!(Rtp::parse(&full[..23]).is_none());
         assert_eq!(Rtp::parse(&full).unwrap().body, [9, 9]);

@@ -9,14 +9,16 @@
 use super::peek::Rtp;
 use super::streams::{Admission, Streams};
 use super::{
-    Accept, ClosedBy, DatagramRefused, Output, ReceivedRtp, Role, Section, SrtpKeys, SrtpProfile, TransportEvent,
+    Accept, ClosedBy, DatagramRefused, IceRestart, Output, ReceivedRtp, RestartRefused, Role, Section, SrtpKeys,
+    SrtpProfile, TransportEvent,
 };
 use crate::codec::Format;
 use crate::packet::AudioLevel;
 use crate::receive::loss::NackGenerator;
-use crate::sdp::{Answer, AnswerParts, Offer, SdpRefusal, Security, check_candidate, negotiate};
+use crate::sdp::{Answer, AnswerParts, Offer, SdpRefusal, Security, check_candidate, negotiate, write_fragment};
 use crate::wire::rtcp::write_nack;
 use crate::wire::rtp::{Class, classify};
+use crate::wire::stun::local_ufrag;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -33,6 +35,9 @@ pub struct Plain {
     sections: Vec<Section>,
     local_ufrag: String,
     remote_ufrag: String,
+    /// Our ufrag before a restart, until the peer names the new one.
+    old_ufrag: Option<String>,
+    restarts: u32,
     streams: Streams,
     sources: Vec<Source>,
     peer: Option<SocketAddr>,
@@ -96,6 +101,8 @@ impl Plain {
             sections,
             local_ufrag,
             remote_ufrag: agreed.remote_ufrag,
+            old_ufrag: None,
+            restarts: 0,
             streams,
             sources: Vec::new(),
             peer: None,
@@ -163,7 +170,14 @@ impl Plain {
             Some(_) => {}
         }
         match classify(datagram) {
-            Class::Stun => Ok(()),
+            Class::Stun => {
+                if local_ufrag(datagram) == Ok(&self.local_ufrag)
+                    && let Some(old) = self.old_ufrag.take()
+                {
+                    self.event(TransportEvent::UfragRetired(old));
+                }
+                Ok(())
+            }
             Class::Rtp | Class::Rtcp if self.role == Role::Play => Err(DatagramRefused::NotForTransport),
             Class::Rtp => self.rtp(now, datagram),
             Class::Rtcp => self.rtcp(datagram),
@@ -187,6 +201,26 @@ impl Plain {
         } else {
             Err(SdpRefusal::Malformed { line: 1, reason: "a=candidate cannot be read" })
         }
+    }
+
+    pub(super) fn restart_ice(&mut self, remote_ufrag: &str) -> Result<IceRestart, RestartRefused> {
+        if self.closed {
+            return Err(RestartRefused::Closed);
+        }
+        self.restarts += 1;
+        let base = self.local_ufrag.split('r').next().unwrap_or_default();
+        let new = format!("{base}r{}", self.restarts);
+        let before = std::mem::replace(&mut self.local_ufrag, new);
+        let given_up = match &self.old_ufrag {
+            Some(_) => Some(before),
+            None => {
+                self.old_ufrag = Some(before);
+                None
+            }
+        };
+        remote_ufrag.clone_into(&mut self.remote_ufrag);
+        let fragment = write_fragment(&self.sections, &self.local_ufrag, "", &[]);
+        Ok(IceRestart { local_ufrag: self.local_ufrag.clone(), given_up, fragment })
     }
 
     pub(super) fn close(&mut self) {

@@ -5,13 +5,18 @@
 //! declares nothing: str0m keeps ICE and DTLS only, hands over the keys, and our own egress protects and sends.
 
 use super::crypto::{Handshake, WebRtcShared};
-use super::path::{Move, Path};
-use super::peek::{Rtp, Stun};
+use super::ice::{Agent, Move, TooOften};
+use super::peek::Rtp;
 use super::setup;
 use super::streams::{Admission, Streams};
-use super::{Accept, ClosedBy, DatagramRefused, Output, ReceivedRtp, Role, Section, TransportEvent};
+use super::{
+    Accept, ClosedBy, DatagramRefused, DtlsFailure, IceRestart, Output, ReceivedRtp, RestartRefused, Role, Section,
+    TransportEvent,
+};
 use crate::packet::AudioLevel;
-use crate::sdp::{Answer, AnswerParts, CANDIDATES_MAX, Ice, Offer, SdpRefusal, Security, check_candidate, negotiate};
+use crate::sdp::{
+    Answer, AnswerParts, CANDIDATES_MAX, Ice, Offer, SdpRefusal, Security, check_candidate, negotiate, write_fragment,
+};
 use crate::wire::rtp::{Class, classify};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -41,11 +46,9 @@ pub struct WebRtc {
     role: Role,
     candidates: Vec<SocketAddr>,
     sections: Vec<Section>,
-    local_ufrag: String,
-    remote_ufrag: String,
+    ice: Agent,
     streams: Streams,
     by_fir: Vec<bool>,
-    path: Path,
     candidates_seen: usize,
     state: State,
     now: Instant,
@@ -108,10 +111,8 @@ impl WebRtc {
             candidates: accept.candidates.to_vec(),
             by_fir: setup::by_fir(&agreed),
             sections,
-            local_ufrag: ufrag,
-            remote_ufrag: agreed.remote_ufrag,
+            ice: Agent::new(IceCreds { ufrag, pass }, agreed.remote_ufrag),
             streams,
-            path: Path::default(),
             candidates_seen: offer.candidates(),
             state: State::Connecting,
             now,
@@ -127,11 +128,11 @@ impl WebRtc {
     }
 
     pub(super) fn local_ufrag(&self) -> &str {
-        &self.local_ufrag
+        &self.ice.local().ufrag
     }
 
     pub(super) fn remote_ufrag(&self) -> &str {
-        &self.remote_ufrag
+        self.ice.remote_ufrag()
     }
 
     pub(super) fn poll(&mut self) -> Output {
@@ -161,7 +162,7 @@ impl WebRtc {
         let to = self.candidate_for(to)?;
         match classify(datagram) {
             Class::Stun => self.check(from, to, datagram),
-            Class::Dtls if self.path.has_proven(from) => self.feed(from, to, datagram),
+            Class::Dtls if self.ice.has_proven(from) => self.feed(from, to, datagram),
             Class::Dtls => Err(DatagramRefused::UnknownAddress),
             Class::Rtp | Class::Rtcp if self.role == Role::Play => Err(DatagramRefused::NotForTransport),
             Class::Rtp | Class::Rtcp if self.state != State::Connected => Err(DatagramRefused::NoKeys),
@@ -198,6 +199,10 @@ impl WebRtc {
     pub(super) fn close(&mut self, now: Instant) {
         self.now = self.now.max(now);
         if self.state != State::Closed {
+            if self.handshake.has_begun() {
+                // Whoever stopped half way is told that we did, too.
+                self.alert(DtlsFailure::Failed.alert());
+            }
             self.state = State::Closed;
             if self.rtc.close().is_err() {
                 self.rtc.disconnect();
@@ -216,30 +221,48 @@ impl WebRtc {
         self.candidates.iter().find(same_family).copied().ok_or(DatagramRefused::NoCandidate)
     }
 
-    /// A connectivity check, or an answer to none of ours: a lite agent asks nothing.
+    /// A connectivity check: our own agent answers it.
     fn check(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) -> Result<(), DatagramRefused> {
-        let stun = Stun::parse(datagram).ok_or(DatagramRefused::Unreadable)?;
-        if stun.kind == Stun::BINDING_INDICATION && self.path.has_proven(from) {
-            // Keeps a NAT open and asks for nothing (RFC 8445 §11).
-            return Ok(());
+        let Some(answered) = self.ice.check(from, to, datagram)? else { return Ok(()) };
+        self.out.push_back(Output::Transmit { to: from, datagram: answered.reply });
+        if let Some(ufrag) = answered.retired {
+            self.out.push_back(Output::Event(TransportEvent::UfragRetired(ufrag)));
         }
-        if stun.kind != Stun::BINDING_REQUEST {
-            return Err(DatagramRefused::NotOurs);
-        }
-        self.path.begin_check(from, stun)?;
-        self.feed(from, to, datagram)?;
-        match self.path.end_check() {
-            None => Err(DatagramRefused::NotAuthenticated),
-            Some(Move::Stays) => Ok(()),
-            Some(Move::First(peer)) => {
+        match answered.moved {
+            Move::Stays => Ok(()),
+            Move::First(peer) => {
                 self.out.push_back(Output::Event(TransportEvent::IceConnected { peer }));
-                Ok(())
+                self.open_path(from, to, datagram)
             }
-            Some(Move::To(peer)) => {
+            Move::To(peer) => {
                 self.out.push_back(Output::Event(TransportEvent::PeerMoved { peer }));
                 Ok(())
             }
         }
+    }
+
+    /// str0m sends nothing before its own agent has an address to send to: the check that nominated first is shown
+    /// to it, too. Its answer is dropped, and so is what it thinks of the path: see [`WebRtc::transmit`].
+    fn open_path(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) -> Result<(), DatagramRefused> {
+        let (local, remote_ufrag) = (self.ice.local().clone(), self.ice.remote_ufrag().to_owned());
+        let mut api = self.rtc.direct_api();
+        api.set_local_ice_credentials(local);
+        // The password is for checks of ours, of which there are none.
+        api.set_remote_ice_credentials(IceCreds { ufrag: remote_ufrag, pass: String::new() });
+        self.feed(from, to, datagram)
+    }
+
+    /// The peer restarts ICE; see [`super::Transport::restart_ice`].
+    pub(super) fn restart_ice(&mut self, now: Instant, remote_ufrag: &str) -> Result<IceRestart, RestartRefused> {
+        if self.state == State::Closed {
+            return Err(RestartRefused::Closed);
+        }
+        let given_up = self.ice.restart(now, IceCreds::new(), remote_ufrag.to_owned());
+        let given_up = given_up.map_err(|TooOften(retry_after)| RestartRefused::TooOften { retry_after })?;
+        self.candidates_seen = 0;
+        let IceCreds { ufrag, pass } = self.ice.local();
+        let fragment = write_fragment(&self.sections, ufrag, pass, &self.candidates);
+        Ok(IceRestart { local_ufrag: ufrag.clone(), given_up, fragment })
     }
 
     /// Makes room in str0m for an SSRC that it does not know yet.
@@ -249,7 +272,7 @@ impl WebRtc {
         if rtp.ssrc == 0 || self.streams.knows(rtp.ssrc) {
             return Ok(());
         }
-        if !self.path.has_proven(from) {
+        if !self.ice.has_proven(from) {
             return Err(DatagramRefused::UnknownAddress);
         }
         let (media, repair, section) = match self.streams.admit(&rtp) {
@@ -274,10 +297,13 @@ impl WebRtc {
         let contents = DatagramRecv::try_from(datagram).map_err(|_| DatagramRefused::Unreadable)?;
         let receive = Receive { proto: Protocol::Udp, source: from, destination: to, contents };
         let result = self.rtc.handle_input(Input::Receive(self.now, receive));
-        if self.handshake.failed() {
-            self.fail(ClosedBy::Dtls);
+        if result.is_ok() {
+            self.pump();
         }
-        self.pump();
+        if let Some(failure) = self.handshake.failure() {
+            self.fail(ClosedBy::Dtls(failure));
+            self.pump();
+        }
         result.map_err(|_| DatagramRefused::Unreadable)
     }
 
@@ -314,7 +340,12 @@ impl WebRtc {
                 Ok(str0m::Output::Event(event)) => self.event(event),
                 Err(_) => {
                     // Before the keys are there it is the fingerprint, the certificate or the handshake.
-                    self.fail(if self.state == State::Connecting { ClosedBy::Dtls } else { ClosedBy::Error });
+                    self.fail(match (self.state, self.handshake.failure()) {
+                        (State::Connecting, Some(failure)) => ClosedBy::Dtls(failure),
+                        // The one thing in the handshake that str0m judges itself.
+                        (State::Connecting, None) => ClosedBy::Dtls(DtlsFailure::FingerprintMismatch),
+                        (State::Connected | State::Closed, _) => ClosedBy::Error,
+                    });
                     return None;
                 }
             }
@@ -323,16 +354,14 @@ impl WebRtc {
 
     fn transmit(&mut self, transmit: Transmit) {
         let to = match classify(&transmit.contents) {
-            Class::Stun => {
-                self.path.answered(&transmit.contents);
-                transmit.destination
-            }
+            // Our own agent has answered already.
+            Class::Stun => return,
             // Our egress owns SRTP and SRTCP of a playing transport. str0m has the same keys: a second sender
             // would use nonces and indexes twice (RFC 3711 §9.1, RFC 7714 §8.4). It declares no stream there
             // and has nothing to say, so this is a second lock on the same door.
             Class::Rtp | Class::Rtcp if self.role == Role::Play => return,
             // str0m stays with the nominated pair of the highest priority; we follow the peer.
-            Class::Rtp | Class::Rtcp | Class::Dtls | Class::Unknown => self.path.peer().unwrap_or(transmit.destination),
+            Class::Rtp | Class::Rtcp | Class::Dtls | Class::Unknown => self.ice.peer().unwrap_or(transmit.destination),
         };
         self.out.push_back(Output::Transmit { to, datagram: transmit.contents.into() });
     }
@@ -344,12 +373,17 @@ impl WebRtc {
                     self.state = State::Connected;
                     self.out.push_back(Output::Event(TransportEvent::DtlsConnected(keys.clone())));
                 }
-                // The peer did not offer SRTP (RFC 5764 §4.1).
-                None => self.fail(ClosedBy::Dtls),
+                None => {
+                    // The alert is encrypted by now, and a close notify.
+                    self.closed(ClosedBy::Dtls(DtlsFailure::NoSrtpProfile));
+                    if self.rtc.close().is_err() {
+                        self.rtc.disconnect();
+                    }
+                }
             },
             Event::RtpPacket(packet) => self.received(packet),
             Event::Closed => self.closed(ClosedBy::Peer),
-            // str0m's enum, not ours: ICE states that `path` knows better, statistics, data channels.
+            // str0m's enum, not ours: ICE states that `ice` knows better, statistics, data channels.
             _ => {}
         }
     }
@@ -374,6 +408,16 @@ impl WebRtc {
         })));
     }
 
+    /// Tells the peer that the handshake has failed.
+    fn alert(&mut self, description: Option<u8>) {
+        if self.state == State::Connecting
+            && let (Some(to), Some(description)) = (self.ice.peer(), description)
+            && let Some(datagram) = self.handshake.alert(description)
+        {
+            self.out.push_back(Output::Transmit { to, datagram });
+        }
+    }
+
     fn closed(&mut self, by: ClosedBy) {
         if self.state != State::Closed {
             self.state = State::Closed;
@@ -382,6 +426,9 @@ impl WebRtc {
     }
 
     fn fail(&mut self, by: ClosedBy) {
+        if let ClosedBy::Dtls(failure) = by {
+            self.alert(failure.alert());
+        }
         self.closed(by);
         self.rtc.disconnect();
     }

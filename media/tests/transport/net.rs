@@ -58,6 +58,8 @@ pub type Filter = Box<dyn FnMut(&[u8]) -> bool>;
 pub struct Net {
     pub client: Rtc,
     pub server: Transport,
+    /// What the server answered.
+    pub answer: String,
     pub now: Instant,
     /// Where the server sees the client: its own address, or a NAT's.
     pub client_seen_at: SocketAddr,
@@ -71,18 +73,20 @@ pub struct Net {
     pub drop_from_client: Option<Filter>,
     /// First bytes of everything the server sent.
     pub sent: Vec<(SocketAddr, u8, u8)>,
+    /// DTLS that the server sent.
+    pub dtls: Vec<Vec<u8>>,
     client_deadline: Instant,
 }
 
 impl Net {
     pub fn new(now: Instant, offerer: Offerer, server: Transport, answer: &str, at: (&str, &str)) -> Net {
         let Offerer { rtc: mut client, pending, .. } = offerer;
-        let answer = SdpAnswer::from_sdp_string(answer).unwrap();
-        client.sdp_api().accept_answer(pending, answer).unwrap();
+        client.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(answer).unwrap()).unwrap();
         let (client_at, server_at) = (address(at.0), address(at.1));
         Net {
             client,
             server,
+            answer: answer.to_owned(),
             now,
             client_seen_at: client_at,
             client_at,
@@ -92,6 +96,7 @@ impl Net {
             client_events: Vec::new(),
             drop_from_client: None,
             sent: Vec::new(),
+            dtls: Vec::new(),
             client_deadline: now,
         }
     }
@@ -110,6 +115,9 @@ impl Net {
             match self.server.poll() {
                 Output::Transmit { to, datagram } => {
                     self.sent.push((to, datagram[0], *datagram.get(1).unwrap_or(&0)));
+                    if (20..64).contains(&datagram[0]) {
+                        self.dtls.push(datagram.clone());
+                    }
                     if to == self.client_seen_at {
                         let (from, to) = (self.server_at, self.client_at);
                         let receive = Receive::new(Protocol::Udp, from, to, &datagram).unwrap();

@@ -117,6 +117,33 @@ fn key_frames_moves_and_the_end_are_told_both_ways() {
     assert_eq!(t.receive(now, elsewhere, address(SERVER), &[0; 20]), Err(DatagramRefused::Closed));
 }
 
+/// A binding request, as far as the plain twin reads it.
+fn check(username: &str) -> Vec<u8> {
+    let mut body = vec![0, 6];
+    body.extend((username.len() as u16).to_be_bytes());
+    body.extend(username.as_bytes());
+    body.resize(body.len().next_multiple_of(4), 0);
+    let mut out = vec![0, 1];
+    out.extend((body.len() as u16).to_be_bytes());
+    out.extend([0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    out.extend(body);
+    out
+}
+
+#[test]
+fn a_restart_is_complete_when_the_new_ufrag_is_named() {
+    let (mut t, _) = accept(&Shared::plain(), Role::Publish);
+    let (now, first) = (start(), t.local_ufrag().to_owned());
+    let lost = t.restart_ice(now, "them1").unwrap();
+    let new = t.restart_ice(now, "them2").unwrap();
+    assert_eq!((lost.given_up, new.given_up.as_ref()), (None, Some(&lost.local_ufrag)));
+    assert_eq!((t.local_ufrag(), t.remote_ufrag()), (new.local_ufrag.as_str(), "them2"));
+    t.receive(now, address(CLIENT), address(SERVER), &check(&format!("{first}:them"))).unwrap();
+    assert!(!events(&mut t).iter().any(|e| matches!(e, TransportEvent::UfragRetired(_))));
+    t.receive(now, address(CLIENT), address(SERVER), &check(&format!("{}:them2", new.local_ufrag))).unwrap();
+    assert!(matches!(&events(&mut t)[..], [TransportEvent::UfragRetired(old)] if *old == first));
+}
+
 #[test]
 fn two_runs_give_the_same_answers() {
     let run = || {

@@ -216,7 +216,7 @@ fn another_certificate_than_offered_ends_the_transport() {
     let (server, answer) = accept(now, Role::Publish, &[SERVER], &offerer.offer);
     let mut net = Net::new(now, offerer, server, &answer.finish(&[]), (CLIENT, SERVER));
     net.run(Duration::from_secs(5));
-    let closed: Vec<_> = net.events.iter().filter(|e| matches!(e, TransportEvent::Closed(ClosedBy::Dtls))).collect();
+    let closed: Vec<_> = net.events.iter().filter(|e| matches!(e, TransportEvent::Closed(ClosedBy::Dtls(_)))).collect();
     assert_eq!(closed.len(), 1);
     assert!(!net.connected() && net.received().is_empty());
     assert!(net.sent.iter().all(|(_, first, _)| !(128..192).contains(first)), "no SRTP or SRTCP octet");
