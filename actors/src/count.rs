@@ -3,13 +3,13 @@
 use crate::api::LeaveReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// One worker's counters. Written by its thread only, so an update is a plain load and store.
+macro_rules! cells {
+    ($(#[doc = $about:literal])+ $all:ident: $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        $(#[doc = $about])+
         #[derive(Debug, Default)]
-        pub struct WorkerCounters { $($(#[doc = $doc])+ pub $name: Counter,)+ }
+        pub struct $all { $($(#[doc = $doc])+ pub $name: Counter,)+ }
 
-        impl WorkerCounters {
+        impl $all {
             /// Name, meaning and value of each, in a fixed order.
             pub fn read(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($doc),+), self.$name.get()),)+]
@@ -29,13 +29,20 @@ impl Counter {
         // One writer: no locked instruction is needed.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
+    /// Makes it `n`, for what goes up and down; only the owning thread may.
+    #[inline]
+    pub fn set(&self, n: usize) {
+        self.0.store(n as u64, Ordering::Relaxed);
+    }
     /// The value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-counters! {
+cells! {
+    /// One worker's counters. Written by its thread only, so an update is a plain load and store.
+    WorkerCounters:
     /// Datagrams read from the socket.
     datagrams_received,
     /// Receive system calls that returned something.
@@ -54,6 +61,8 @@ counters! {
     dropped_unknown_address,
     /// STUN messages whose ufrag is not one of ours, or that cannot be read.
     dropped_bad_stun,
+    /// STUN and DTLS beyond what one transport may be sent.
+    dropped_over_rate,
     /// Datagrams that a transport could not use: failed authentication, malformed.
     dropped_by_transport,
     /// RTP packets received from publishers, duplicates included.
@@ -104,6 +113,26 @@ counters! {
     outbox_refused,
 }
 
+cells! {
+    /// What one worker holds. Written by its thread each time it is asked whether it lives, read by whoever scrapes:
+    /// what is at rest is told as it is half a second later.
+    WorkerHeld:
+    /// Places of sessions in the worker's table.
+    slots,
+    /// Actors that have a timer: sessions and rooms.
+    timers,
+    /// Timers that have a deadline.
+    timers_armed,
+    /// Transports that datagrams are routed to.
+    demux_transports,
+    /// ICE user name fragments that datagrams are routed by.
+    demux_ufrags,
+    /// Addresses that datagrams are routed by, provisional ones included.
+    demux_addresses,
+    /// Tasks of the worker's thread.
+    tasks,
+}
+
 /// Joins that never came up, by reason, in the order of [`LeaveReason::ALL`].
 #[derive(Debug, Default)]
 pub struct Failures(pub [Counter; LeaveReason::ALL.len()]);
@@ -113,6 +142,8 @@ pub struct Failures(pub [Counter; LeaveReason::ALL.len()]);
 pub struct NodeCounts {
     /// Per worker: name, meaning, value of each counter.
     pub workers: Vec<Vec<(&'static str, &'static str, u64)>>,
+    /// Per worker: name, meaning, value of each gauge.
+    pub held: Vec<Vec<(&'static str, &'static str, u64)>>,
     /// Rooms open, by kind label.
     pub rooms: Vec<(&'static str, u64)>,
     /// Sessions per worker.

@@ -497,7 +497,7 @@ impl<C: Client> Sim<C> {
                 What::ToServer { worker, from, bytes } => {
                     self.note(|| format!("in w{worker} {from} {}", hash(&bytes)));
                     let to = self.server[worker];
-                    self.ingress[worker].datagram(from, to, Bytes::from(bytes));
+                    self.ingress[worker].datagram(self.now, from, to, Bytes::from(bytes));
                 }
                 What::ToClient { client, from, bytes } => {
                     self.note(|| format!("out c{client} {}", hash(&bytes)));
