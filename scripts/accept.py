@@ -196,6 +196,32 @@ def check_simulation():
     return f"{tests_passed(run('simulation', ['cargo', 'test', '--locked', '--workspace', 'sim_'], 1500))} tests passed"
 
 
+def measured(name, test, limit_s, **env):
+    """One test at full size, of an optimised server on core 0 with everything else on core 1; the table it prints."""
+    run(name, ["cargo", "build", "--locked", "--release", "--bin", "rondo"], 2400)
+    run(name, ["cargo", "test", "--locked", "--test", "tests", "--no-run"], 1500)
+    cores = sorted(os.sched_getaffinity(0))
+    command = ["cargo", "test", "--locked", "--test", "tests", "--", test, "--exact", "--nocapture"]
+    env["RONDO_TEST_BINARY"] = str(TARGET / "release" / "rondo")
+    if len(cores) > 1 and shutil.which("taskset"):
+        command = ["taskset", "-c", str(cores[1]), *command]
+        env["RONDO_TEST_SERVER_CORE"] = str(cores[0])
+    output = run(name, command, limit_s, **env)
+    tests_passed(output)
+    table = [line.removeprefix(f"{name} ") for line in output.splitlines() if line.startswith(f"{name} ")]
+    return f"\n{'':<18}".join(table)
+
+
+def check_churn():
+    """6,000 people come and go, a third of them half way: nothing is left of them"""
+    return measured("churn", "churn::nothing_is_left_of_people_who_came_and_went", 1500, RONDO_CHURN="2000")
+
+
+def check_floods():
+    """a call is whole beside every flood for 30 s, its audio at most 20 ms later; CPU for each refused packet"""
+    return measured("flood", "floods::a_call_is_whole_beside_every_flood", 900, RONDO_FLOOD_S="30")
+
+
 def check_bench():
     """Rondo beside Janus, one core each: 1 x 50 and 1 x 200 without a packet lost"""
     if not os.environ.get("SFUBENCH"):
@@ -235,6 +261,8 @@ CHECKS = {
     "aiortc": check_aiortc,
     "whole": check_whole,
     "simulation": check_simulation,
+    "churn": check_churn,
+    "floods": check_floods,
     "bench": check_bench,
 }
 

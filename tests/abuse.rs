@@ -1,15 +1,19 @@
 //! What nobody should send, sent to a server that carries a call: the call goes on, and what was dropped is counted.
 
 use crate::support::client::{PublishOptions, Publisher, ViewOptions, Viewer};
+use crate::support::flood::{garbage, media_address};
 use crate::support::http::Api;
+use crate::support::metrics::Metrics;
+use crate::support::process::Rondo;
 use crate::support::server::TestServer;
 use crate::support::wait::poll;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
+/// What a refused body may cost at its peak, in bytes.
+const BODY_COST_MAX: u64 = 10_000_000;
 
 /// An ordinary publisher and an ordinary viewer, who must not notice anything.
 struct Call {
@@ -33,56 +37,6 @@ impl Call {
         let most = streams.iter().map(|id| have.stream(*id).received).max().unwrap_or_default();
         self.bob.wait_for_streams(&streams, most + 100, SOON).assert_whole();
     }
-
-    /// Where the server takes media: the first IPv4 candidate of its answer (RFC 8839 §5.1).
-    fn media_address(&self) -> SocketAddr {
-        let candidate = |line: &str| {
-            let mut words = line.strip_prefix("a=candidate:")?.split(' ').skip(4);
-            format!("{}:{}", words.next()?, words.next()?).parse::<SocketAddr>().ok()
-        };
-        self.ann.answer().body.lines().find_map(candidate).expect("a candidate")
-    }
-}
-
-/// Sums of the samples of `/metrics` (Prometheus text format 0.0.4), by name, over all labels.
-fn metrics(api: &Api) -> BTreeMap<String, f64> {
-    let answer = api.get("/metrics");
-    assert_eq!(answer.status, 200);
-    let mut sums = BTreeMap::new();
-    for line in answer.body.lines().filter(|line| !line.starts_with('#')) {
-        let Some((series, value)) = line.rsplit_once(' ') else { continue };
-        let name = series.split('{').next().unwrap_or(series);
-        *sums.entry(name.to_owned()).or_insert(0.0) += value.parse::<f64>().unwrap_or(f64::NAN);
-    }
-    sums
-}
-
-/// Datagrams that fit no protocol, or only begin to; the same in each run.
-fn garbage() -> Vec<Vec<u8>> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let mut all = Vec::new();
-    // One of every first byte (RFC 7983 demultiplexes by it), in several lengths.
-    for first in 0..=255u8 {
-        for length in [1usize, 12, 20, 64, 1_200] {
-            let mut datagram: Vec<u8> = (0..length).map(|_| random() as u8).collect();
-            datagram[0] = first;
-            all.push(datagram);
-        }
-    }
-    let stun = include_str!("cases/ice-04/packets.jsonl");
-    for line in stun.lines() {
-        let packet: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
-        let hex = packet["hex"].as_str().expect("hex");
-        all.push((0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect());
-    }
-    all.push(vec![0x80; 65_000]);
-    all
 }
 
 #[test]
@@ -90,11 +44,11 @@ fn garbage_at_the_media_port_harms_no_call_and_is_counted() {
     let server = TestServer::start();
     let api = server.api();
     let call = Call::start(&api);
-    let to = call.media_address();
+    let to = media_address(&call.ann.answer().body);
     let stranger = UdpSocket::bind((to.ip(), 0)).expect("a socket");
     stranger.connect(to).expect("a destination");
     stranger.set_nonblocking(true).expect("a socket that does not wait");
-    let before = metrics(&api);
+    let before = Metrics::of(&api);
 
     let datagrams = garbage();
     let sent = datagrams.iter().filter(|datagram| stranger.send(datagram).is_ok()).count();
@@ -107,12 +61,9 @@ fn garbage_at_the_media_port_harms_no_call_and_is_counted() {
 
     // Answers would make the server an amplifier; a STUN error per request is all it may say.
     assert!(answered <= 45, "{answered} answers to strangers");
-    let dropped = |all: &BTreeMap<String, f64>| -> f64 {
-        all.iter().filter(|(name, _)| name.contains("dropped")).map(|(_, value)| value).sum()
-    };
     // The kernel may have dropped some itself; what reached the server is counted.
     poll("most of it is counted as dropped", SOON, || {
-        (dropped(&metrics(&api)) - dropped(&before) >= sent as f64 * 0.5).then_some(())
+        (Metrics::of(&api).all_with("dropped") - before.all_with("dropped") >= sent as f64 * 0.5).then_some(())
     });
 }
 
@@ -183,9 +134,9 @@ fn counters_move_with_a_call() {
     let server = TestServer::start();
     let api = server.api();
     let call = Call::start(&api);
-    let before = metrics(&api);
+    let before = Metrics::of(&api).0;
     call.goes_on();
-    let after = metrics(&api);
+    let after = Metrics::of(&api).0;
     for part in ["datagrams_received", "datagrams_sent", "rtp_received", "rtp_forwarded"] {
         let name = after.keys().find(|name| name.contains(part)).unwrap_or_else(|| panic!("no metric of {part}"));
         assert!(after[name] > before[name], "{name} stands still at {}", after[name]);
@@ -237,7 +188,12 @@ fn too_much() -> Vec<(&'static str, String)> {
     let groups = repeated(10_000, |text, n| {
         let _ = write!(text, "a=group:BUNDLE {n}\r\n");
     });
+    let rids = repeated(500, |text, n| {
+        let _ = write!(text, "a=rid:r{n} send\r\n");
+    });
+    let layers: Vec<String> = (0..500).map(|n| format!("r{n}")).collect();
     vec![
+        ("500 rids", format!("{HEAD}{AUDIO}{rids}a=simulcast:send {}\r\n", layers.join(";"))),
         ("5,000 candidates", format!("{HEAD}{AUDIO}{candidates}")),
         ("1,000 sections", format!("{HEAD}{sections}")),
         ("one line of 2 MB", format!("{HEAD}a=x:{}\r\n{AUDIO}", "A".repeat(2_000_000))),
@@ -248,53 +204,78 @@ fn too_much() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// One request of a case: at best of three, so that a busy machine is not taken for a slow server.
+fn best_of_three(mut ask: impl FnMut() -> Option<u16>) -> Duration {
+    let one = |_| {
+        let begun = Instant::now();
+        let status = ask();
+        assert!(status.is_none_or(|status| [400, 406, 413, 422].contains(&status)), "{status:?}");
+        begun.elapsed()
+    };
+    (0..3).map(one).min().unwrap_or_default()
+}
+
 #[test]
 fn bodies_that_are_too_big_are_refused_at_once_and_leave_nothing_behind() {
-    let server = TestServer::start();
+    let server = Rondo::serve(&["--dev"], &[]);
     let api = server.api();
     let call = Call::start(&api);
+    let before = Metrics::of(&api);
     for (name, body) in too_much() {
         for chunked in [false, true] {
-            let begun = Instant::now();
+            let resident = server.memory("VmRSS");
+            server.forget_peak();
             // A body of unknown length is sent in chunks, without Content-Length.
-            let answer = if chunked {
-                api.post_large_sdp("/whip/flood/mal", reqwest::blocking::Body::new(std::io::Cursor::new(body.clone())))
-            } else {
-                api.post_large_sdp("/whip/flood/mal", body.clone())
+            let post = |body: String| match chunked {
+                true => api.post_large_sdp("/whip/flood/mal", reqwest::blocking::Body::new(std::io::Cursor::new(body))),
+                false => api.post_large_sdp("/whip/flood/mal", body),
             };
-            if let Some(answer) = answer {
-                assert!([400, 406, 413, 422].contains(&answer.status), "{name}: {} {}", answer.status, answer.body);
-            }
-            assert!(begun.elapsed() < Duration::from_secs(5), "{name} took {:?}", begun.elapsed());
+            let took = best_of_three(|| post(body.clone()).map(|answer| answer.status));
+            assert!(took < Duration::from_secs(1), "{name}, chunked {chunked}: {took:?}");
+            let grown = server.memory("VmHWM").saturating_sub(resident);
+            assert!(grown < BODY_COST_MAX, "{name}, chunked {chunked}: {grown} bytes at the peak");
         }
     }
     let left = api.get("/api/v1/sessions?room=flood");
     assert!(left.status == 404 || left.json() == serde_json::json!([]), "somebody is still in: {}", left.body);
     call.goes_on();
+    let held = ["rondo_worker_slots", "rondo_worker_demux_transports", "rondo_worker_timers", "rondo_worker_tasks"];
+    poll("nothing is held that was not held before", SOON, || {
+        let now = Metrics::of(&api);
+        let same = held.iter().chain(&["rondo_process_files_open"]).all(|name| now.get(name) <= before.get(name));
+        same.then_some(())
+    });
 }
 
 #[test]
 fn a_length_that_is_only_announced_is_refused_before_it_comes() {
-    let server = TestServer::start();
+    let server = Rondo::serve(&["--dev"], &[]);
     let api = server.api();
     let base = api.url("/");
     let (host, port) = (base.host_str().expect("a host"), base.port().expect("a port"));
-    let mut stream = std::net::TcpStream::connect((host, port)).expect("connected");
-    stream.set_read_timeout(Some(SOON)).expect("a timeout");
     let head = format!(
         "POST /whip/flood/mal HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/sdp\r\n\
          Content-Length: 2147483647\r\n\r\n{}",
         "v".repeat(1_000)
     );
-    std::io::Write::write_all(&mut stream, head.as_bytes()).expect("sent");
-    let mut status = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stream), &mut status).expect("an answer before the body");
-    assert!(status.starts_with("HTTP/1.1 413") || status.starts_with("HTTP/1.1 400"), "{status:?}");
+    let resident = server.memory("VmRSS");
+    server.forget_peak();
+    let took = best_of_three(|| {
+        let mut stream = std::net::TcpStream::connect((host, port)).expect("connected");
+        stream.set_read_timeout(Some(SOON)).expect("a timeout");
+        std::io::Write::write_all(&mut stream, head.as_bytes()).expect("sent");
+        let mut status = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stream), &mut status).expect("an answer");
+        status.split(' ').nth(1).and_then(|code| code.parse().ok())
+    });
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let grown = server.memory("VmHWM").saturating_sub(resident);
+    assert!(grown < BODY_COST_MAX, "{grown} bytes at the peak");
 }
 
 #[test]
 fn fifty_large_bodies_at_once_do_not_hold_up_an_honest_join() {
-    let server = TestServer::start();
+    let server = Rondo::serve(&["--dev"], &[]);
     let api = server.api();
     let flood: Vec<_> = (0..50)
         .map(|_| {
@@ -302,10 +283,19 @@ fn fifty_large_bodies_at_once_do_not_hold_up_an_honest_join() {
             std::thread::spawn(move || api.post_large_sdp("/whip/flood/mal", "x".repeat(1_000_000)).map(|a| a.status))
         })
         .collect();
-    let ann = Publisher::start(&api, "honest", "ann", PublishOptions::default());
+    let mut joins: Vec<Duration> = (0..5)
+        .map(|n| {
+            let begun = Instant::now();
+            let ann = Publisher::try_start(&api, "honest", &format!("ann{n}"), PublishOptions::default());
+            let took = begun.elapsed();
+            drop(ann.unwrap_or_else(|answer| panic!("refused: {answer:#?}")));
+            took
+        })
+        .collect();
     let statuses: Vec<u16> = flood.into_iter().filter_map(|thread| thread.join().expect("it ends")).collect();
     assert!(statuses.iter().all(|status| [400, 413, 429, 503].contains(status)), "{statuses:?}");
-    assert_eq!(ann.stop(), 200);
+    joins.sort_unstable();
+    assert!(joins[2] < Duration::from_millis(500), "{joins:?}");
 }
 
 #[test]

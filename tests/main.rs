@@ -4,7 +4,9 @@
 
 mod abuse;
 mod calls;
+mod churn;
 mod doors;
+mod floods;
 mod layers;
 mod licences;
 mod lifecycle;

@@ -4,13 +4,13 @@ use crate::api::LeaveReason;
 use rondo_media::transport::DtlsFailure;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// One worker's counters. Written by its thread only, so an update is a plain load and store.
+macro_rules! cells {
+    ($(#[doc = $about:literal])+ $all:ident: $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        $(#[doc = $about])+
         #[derive(Debug, Default)]
-        pub struct WorkerCounters { $($(#[doc = $doc])+ pub $name: Counter,)+ }
+        pub struct $all { $($(#[doc = $doc])+ pub $name: Counter,)+ }
 
-        impl WorkerCounters {
+        impl $all {
             /// Name, meaning and value of each, in a fixed order.
             pub fn read(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), concat!($($doc),+), self.$name.get()),)+]
@@ -30,13 +30,20 @@ impl Counter {
         // One writer: no locked instruction is needed.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
+    /// Makes it `n`, for what goes up and down; only the owning thread may.
+    #[inline]
+    pub fn set(&self, n: usize) {
+        self.0.store(n as u64, Ordering::Relaxed);
+    }
     /// The value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-counters! {
+cells! {
+    /// One worker's counters. Written by its thread only, so an update is a plain load and store.
+    WorkerCounters:
     /// Datagrams read from the socket.
     datagrams_received,
     /// Receive system calls that returned something.
@@ -57,6 +64,8 @@ counters! {
     dropped_unknown_address,
     /// STUN messages whose ufrag is not one of ours, or that cannot be read.
     dropped_bad_stun,
+    /// STUN and DTLS beyond what one transport may be sent.
+    dropped_over_rate,
     /// Datagrams that a transport could not use: failed authentication, malformed.
     dropped_by_transport,
     /// ICE sessions that peers began anew on transports that went on.
@@ -109,6 +118,26 @@ counters! {
     outbox_refused,
 }
 
+cells! {
+    /// What one worker holds. Written by its thread each time it is asked whether it lives, read by whoever scrapes:
+    /// what is at rest is told as it is half a second later.
+    WorkerHeld:
+    /// Places of sessions in the worker's table.
+    slots,
+    /// Actors that have a timer: sessions and rooms.
+    timers,
+    /// Timers that have a deadline.
+    timers_armed,
+    /// Transports that datagrams are routed to.
+    demux_transports,
+    /// ICE user name fragments that datagrams are routed by.
+    demux_ufrags,
+    /// Addresses that datagrams are routed by, provisional ones included.
+    demux_addresses,
+    /// Tasks of the worker's thread.
+    tasks,
+}
+
 /// Joins that never came up, by code: a [`LeaveReason`], or a [`DtlsFailure`] where that is the reason.
 #[derive(Debug)]
 pub struct Failures(Vec<(&'static str, Counter)>);
@@ -142,6 +171,8 @@ impl Failures {
 pub struct NodeCounts {
     /// Per worker: name, meaning, value of each counter.
     pub workers: Vec<Vec<(&'static str, &'static str, u64)>>,
+    /// Per worker: name, meaning, value of each gauge.
+    pub held: Vec<Vec<(&'static str, &'static str, u64)>>,
     /// Rooms open, by kind label.
     pub rooms: Vec<(&'static str, u64)>,
     /// Sessions per worker.

@@ -5,7 +5,7 @@
 
 use crate::api::{Limits, RoomTimes};
 use crate::batch::Pool;
-use crate::count::{Failures, WorkerCounters};
+use crate::count::{Failures, WorkerCounters, WorkerHeld};
 use crate::port::Port;
 use crate::room::{Room, RoomMsg};
 use crate::session::{Session, SessionMsg};
@@ -231,6 +231,17 @@ impl Local {
             demux.remove(Route { slot, transport });
         }
         self.slots.borrow_mut().remove(slot);
+    }
+
+    /// Tells what this worker holds; the tasks are told by who runs them.
+    pub fn tell_held(&self, held: &WorkerHeld) {
+        held.slots.set(self.slots.borrow().len());
+        held.timers.set(self.wakers.borrow().len());
+        held.timers_armed.set(self.wheel.borrow().len());
+        let demux = self.demux.borrow();
+        held.demux_transports.set(demux.transports());
+        held.demux_ufrags.set(demux.ufrags());
+        held.demux_addresses.set(demux.addresses());
     }
 
     /// Who sits in a slot.

@@ -1,7 +1,7 @@
 //! The handle that doors hold: every command of [`crate::api`], asked of the right actor, with a timeout.
 
 use crate::api::*;
-use crate::count::{Failures, NodeCounts, WorkerCounters};
+use crate::count::{Failures, NodeCounts, WorkerCounters, WorkerHeld};
 use crate::port::{Port, Refused, Reply};
 use crate::room::{Attach, Attached, RoomMsg};
 use crate::runtime;
@@ -55,6 +55,8 @@ pub struct WorkerHandle {
     pub counters: Arc<WorkerCounters>,
     /// Its joins that never came up, by reason.
     pub failures: Arc<Failures>,
+    /// What it holds.
+    pub held: Arc<WorkerHeld>,
     /// Its loop has ended: nothing is received or sent any more.
     pub loop_ended: Arc<AtomicBool>,
     /// Its timer wake-ups by reason.
@@ -398,6 +400,7 @@ impl Node {
         }
         NodeCounts {
             workers: inner.workers.iter().map(|worker| worker.counters.read()).collect(),
+            held: inner.workers.iter().map(|worker| worker.held.read()).collect(),
             rooms: RoomKind::ALL.iter().zip(&inner.counts.rooms).map(|(k, n)| (k.label(), load(n))).collect(),
             sessions: inner.counts.sessions.iter().map(load).collect(),
             transports: inner.counts.transports.iter().map(load).collect(),

@@ -1,7 +1,7 @@
 //! Where the actors really live: one pinned arbiter and socket per worker, the supervisor on the main one.
 
 use crate::api::{MediaConfig, NodeConfig};
-use crate::count::WorkerCounters;
+use crate::count::{WorkerCounters, WorkerHeld};
 use crate::local::{Host, Local, MakeSession, OnEnd};
 use crate::node::{Inner, StartError, WorkerHandle, WorkerReport};
 use crate::port::{Port, Refused, Reply};
@@ -60,13 +60,18 @@ pub enum WorkerMsg {
 /// A worker's own actor: answers for the thread, and ends what a dead room leaves behind.
 pub struct Worker {
     local: Rc<Local>,
+    held: Arc<WorkerHeld>,
 }
 
 impl Receive for Worker {
     type Msg = WorkerMsg;
     fn receive(&mut self, _now: Instant, msg: WorkerMsg) {
         match msg {
-            WorkerMsg::Ping(reply) => reply.answer(()),
+            WorkerMsg::Ping(reply) => {
+                self.local.tell_held(&self.held);
+                self.held.tasks.set(tokio::runtime::Handle::current().metrics().num_alive_tasks());
+                reply.answer(());
+            }
             WorkerMsg::CloseSessions(room) => close_sessions(&self.local, room),
         }
     }
@@ -195,11 +200,11 @@ impl Core for Round {
         self.guarded("timers", |round| round.local.expire(now, due));
     }
 
-    fn datagrams(&mut self, _now: Instant, batch: &mut RecvBatch) {
+    fn datagrams(&mut self, now: Instant, batch: &mut RecvBatch) {
         self.guarded("datagrams", |round| {
             for datagram in batch.drain() {
                 let to = SocketAddr::new(datagram.to.unwrap_or(round.any), round.port);
-                round.ingress.datagram(datagram.from, to, datagram.bytes);
+                round.ingress.datagram(now, datagram.from, to, datagram.bytes);
             }
         });
     }
@@ -288,6 +293,7 @@ pub async fn start(config: NodeConfig) -> Result<(Inner, Vec<WorkerReport>), Sta
             candidates: advertise.collect(),
             counters: Arc::default(),
             failures: Arc::default(),
+            held: Arc::default(),
             loop_ended: Arc::default(),
             wakeups: Arc::default(),
             answered_at_ms: Arc::new(AtomicU64::new(0)),
@@ -346,7 +352,7 @@ async fn start_worker(
 ) -> Result<Port<WorkerMsg>, StartError> {
     let (limits, times) = (config.limits.clone(), config.rooms.clone());
     let (counters, wakeups) = (handle.counters.clone(), handle.wakeups.clone());
-    let (failures, loop_ended) = (handle.failures.clone(), handle.loop_ended.clone());
+    let (failures, held, loop_ended) = (handle.failures.clone(), handle.held.clone(), handle.loop_ended.clone());
     let any = handle.candidates.first().map_or(config.media.bind, SocketAddr::ip);
     let (started, is_up) = tokio::sync::oneshot::channel();
     arbiter.spawn_fn(move || {
@@ -357,7 +363,7 @@ async fn start_worker(
         let host = Box::new(host);
         let local = Local::new(index, limits, times, wall, counters, failures, now, wakeups, random, host);
         LOCAL.set(Some(local.clone()));
-        let worker = Worker { local: local.clone() };
+        let worker = Worker { local: local.clone(), held };
         let own = Shell::start(WORKER_QUEUE, |_| worker, |_| Box::new(NoAlarm) as Box<dyn Alarm>, |_| {});
         let round = Round { ingress: Ingress::new(local.clone()), local, port, any };
         let stop = async move {

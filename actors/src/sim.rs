@@ -536,7 +536,7 @@ impl<C: Client> Sim<C> {
         let (socket, to) = (&mut self.sockets[worker], self.server[worker]);
         socket.looked_at = self.now;
         for (from, bytes) in socket.waiting.drain(..) {
-            socket.ingress.datagram(from, to, Bytes::from(bytes));
+            socket.ingress.datagram(self.now, from, to, Bytes::from(bytes));
         }
         socket.ingress.deliver();
         let local = self.stage.locals.borrow()[worker].clone();

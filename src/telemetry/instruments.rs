@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use rondo_actors::api::Door;
-use rondo_actors::count::{NodeCounts, WorkerCounters};
+use rondo_actors::count::{NodeCounts, WorkerCounters, WorkerHeld};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -36,6 +36,8 @@ pub struct Instrument {
 enum Source {
     /// `rondo_actors::count`: one counter of each worker.
     Worker(&'static str),
+    /// The same: one gauge of each worker.
+    Held(&'static str),
     Build,
     Requests,
     RequestDuration,
@@ -165,16 +167,22 @@ const FIXED: [Instrument; 21] = [
 /// Every instrument, in the order of the scrape.
 pub fn all() -> &'static [Instrument] {
     static ALL: LazyLock<Vec<Instrument>> = LazyLock::new(|| {
-        let workers = WorkerCounters::default().read().into_iter().map(|(name, help, _)| Instrument {
-            // One small allocation a counter, once in the life of the process.
+        let of_worker = |name: &'static str, help: &'static str, kind, source| Instrument {
+            // One small allocation an instrument, once in the life of the process.
             name: Box::leak(format!("rondo_worker_{name}").into_boxed_str()),
             unit: None,
             help: help.trim(),
-            kind: COUNTER,
+            kind,
             labels: &["worker"],
-            source: Source::Worker(name),
-        });
-        FIXED.into_iter().chain(workers).collect()
+            source,
+        };
+        let counters = WorkerCounters::default().read().into_iter();
+        let gauges = WorkerHeld::default().read().into_iter();
+        FIXED
+            .into_iter()
+            .chain(counters.map(|(name, help, _)| of_worker(name, help, COUNTER, Source::Worker(name))))
+            .chain(gauges.map(|(name, help, _)| of_worker(name, help, GAUGE, Source::Held(name))))
+            .collect()
     });
     &ALL
 }
@@ -334,12 +342,8 @@ fn values(source: Source, counts: &NodeCounts, doors: &DoorCounters, tls: Option
     };
     let alone = |value: Value| vec![(Vec::new(), value)];
     match source {
-        Source::Worker(name) => (counts.workers.iter().enumerate())
-            .filter_map(|(worker, cells)| {
-                let (_, _, n) = cells.iter().find(|(cell, _, _)| *cell == name)?;
-                Some((vec![worker.to_string()], Value::Count(*n)))
-            })
-            .collect(),
+        Source::Worker(name) => of_workers(&counts.workers, name, Value::Count),
+        Source::Held(name) => of_workers(&counts.held, name, Value::Gauge),
         Source::Build => vec![(vec![env!("CARGO_PKG_VERSION").to_owned()], Value::Info)],
         Source::Requests => requests(doors),
         Source::RequestDuration => alone(request_duration(doors)),
@@ -368,6 +372,15 @@ fn values(source: Source, counts: &NodeCounts, doors: &DoorCounters, tls: Option
             alone(Value::Gauge(std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64)))
         }
     }
+}
+
+/// One cell of every worker.
+fn of_workers(workers: &[Vec<(&'static str, &'static str, u64)>], name: &str, value: fn(u64) -> Value) -> Vec<Sample> {
+    let cells = workers.iter().enumerate().filter_map(|(worker, cells)| {
+        let (_, _, n) = cells.iter().find(|(cell, _, _)| *cell == name)?;
+        Some((vec![worker.to_string()], value(*n)))
+    });
+    cells.collect()
 }
 
 fn requests(doors: &DoorCounters) -> Vec<Sample> {
@@ -434,6 +447,7 @@ mod tests {
     fn counts() -> NodeCounts {
         NodeCounts {
             workers: vec![WorkerCounters::default().read(), WorkerCounters::default().read()],
+            held: vec![WorkerHeld::default().read(), WorkerHeld::default().read()],
             rooms: vec![("call", 2)],
             sessions: vec![1, 2],
             transports: vec![3, 4],

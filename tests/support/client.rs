@@ -87,6 +87,8 @@ pub struct Stats {
     pub key_frames_asked: u64,
     /// Viewer: audio packets received.
     pub audio_packets: u64,
+    /// Viewer: how long each audio packet was under way, in microseconds, in the order of arrival.
+    pub audio_latencies_us: Vec<u32>,
     /// Viewer: video packets received.
     pub video_packets: u64,
     /// Viewer: packets without a stamp of ours.
@@ -554,7 +556,7 @@ impl Outgoing {
     }
 
     fn stamp(&self) -> Stamp {
-        Stamp { stream: self.stream, counter: self.number() }
+        Stamp { stream: self.stream, counter: self.number(), sent_us: media::clock_us(Instant::now()) }
     }
 
     fn seq(&self) -> str0m::rtp::SeqNo {
@@ -642,6 +644,9 @@ fn take_note(stats: &mut Stats, mid: Option<Mid>, packet: &RtpPacket) {
     };
     let video = is_video(stamp.stream);
     *(if video { &mut stats.video_packets } else { &mut stats.audio_packets }) += 1;
+    if !video {
+        stats.audio_latencies_us.push(media::clock_us(packet.timestamp).wrapping_sub(stamp.sent_us));
+    }
     let section = stats.sections.entry(mid.to_string()).or_default();
     let key_frame = video && media::vp8_begins_key_frame(&packet.payload);
     if !section.streams.contains_key(&stamp.stream) {

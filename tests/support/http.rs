@@ -155,7 +155,11 @@ impl Api {
     /// The same for an offer that is too large: a server may refuse it and close before it has come whole, and what
     /// is still being written then takes the answer with it. `None` where that happened.
     pub fn post_large_sdp(&self, path: &str, offer: impl Into<reqwest::blocking::Body>) -> Option<Answer> {
-        let request = self.request(Method::POST, self.url(path)).header("Content-Type", "application/sdp").body(offer);
+        let mut request =
+            self.request(Method::POST, self.url(path)).header("Content-Type", "application/sdp").body(offer);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
         request.send().ok().map(Answer::read)
     }
 

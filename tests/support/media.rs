@@ -1,5 +1,8 @@
 //! Synthetic media: payloads that a depacketizer accepts and that say whose and which they are.
 
+use std::sync::OnceLock;
+use std::time::Instant;
+
 /// What the last bytes of every payload hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
@@ -7,17 +10,26 @@ pub struct Stamp {
     pub stream: u32,
     /// Which packet of it, from 0.
     pub counter: u32,
+    /// When it was sent, see [`clock_us`].
+    pub sent_us: u32,
+}
+
+/// `at` in microseconds on a clock that all clients of this process share; wraps after 71 minutes.
+pub fn clock_us(at: Instant) -> u32 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    at.saturating_duration_since(*ORIGIN.get_or_init(|| at)).as_micros() as u32
 }
 
 const MAGIC: [u8; 4] = *b"RnTs";
 /// Length of a stamp in bytes.
-pub const STAMP_BYTES: usize = 12;
+pub const STAMP_BYTES: usize = 16;
 
 impl Stamp {
     fn write(self, payload: &mut Vec<u8>) {
         payload.extend_from_slice(&MAGIC);
         payload.extend_from_slice(&self.stream.to_be_bytes());
         payload.extend_from_slice(&self.counter.to_be_bytes());
+        payload.extend_from_slice(&self.sent_us.to_be_bytes());
     }
 
     /// The stamp at the end of `payload`; `None` if it is not one of ours.
@@ -27,7 +39,7 @@ impl Stamp {
         if tail[..4] != MAGIC {
             return None;
         }
-        Some(Self { stream: word(4)?, counter: word(8)? })
+        Some(Self { stream: word(4)?, counter: word(8)?, sent_us: word(12)? })
     }
 }
 
@@ -102,7 +114,7 @@ pub fn vp8_begins_key_frame(payload: &[u8]) -> bool {
 
 #[test]
 fn payloads_say_whose_they_are() {
-    let stamp = Stamp { stream: 7, counter: 0x0102_0304 };
+    let stamp = Stamp { stream: 7, counter: 0x0102_0304, sent_us: 0x0506_0708 };
     assert_eq!(Stamp::read(&opus(80, stamp)), Some(stamp));
     assert_eq!(opus(80, stamp).len(), 80);
     assert_eq!(Stamp::read(&[0; 80]), None);
@@ -111,7 +123,7 @@ fn payloads_say_whose_they_are() {
 
 #[test]
 fn only_the_first_packet_of_a_key_frame_begins_one() {
-    let stamp = Stamp { stream: 1, counter: 1 };
+    let stamp = Stamp { stream: 1, counter: 1, sent_us: 1 };
     for (first, key_frame) in [(true, true), (true, false), (false, true), (false, false)] {
         let payload = vp8(200, Vp8Packet { first, key_frame, picture: 300 }, stamp);
         assert_eq!(vp8_begins_key_frame(&payload), first && key_frame);

@@ -3,8 +3,10 @@
 pub mod client;
 pub mod continuity;
 pub mod events;
+pub mod flood;
 pub mod http;
 pub mod media;
+pub mod metrics;
 pub mod peer;
 pub mod process;
 pub mod server;

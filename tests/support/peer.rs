@@ -33,6 +33,17 @@ impl Numbers {
     pub const VIEWER: Self = Self { opus: 109, vp8: 120, rtx: 124, extensions: [9, 5, 7, 6] };
 }
 
+/// What an endpoint lets out of what it has to say: how far it gets with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lets {
+    /// Everything.
+    All,
+    /// Nothing but STUN: ICE comes up, DTLS never begins.
+    Checks,
+    /// STUN, and one datagram of DTLS: the handshake begins and is never finished.
+    Hello,
+}
+
 /// An endpoint.
 pub struct Peer {
     rtc: Rtc,
@@ -43,6 +54,8 @@ pub struct Peer {
     arrived: Receiver<Datagram>,
     forward: Sender<Datagram>,
     gone: Arc<AtomicBool>,
+    lets: Lets,
+    hellos: usize,
 }
 
 /// What came from the network: when, from whom, what.
@@ -86,7 +99,18 @@ impl Peer {
         let (forward, arrived) = channel();
         let gone = Arc::new(AtomicBool::new(false));
         begin_reading(&socket, &forward, &gone);
-        Self { rtc, socket, local, wake_at: Instant::now(), events: Vec::new(), arrived, forward, gone }
+        Self {
+            rtc,
+            socket,
+            local,
+            wake_at: Instant::now(),
+            events: Vec::new(),
+            arrived,
+            forward,
+            gone,
+            lets: Lets::All,
+            hellos: 0,
+        }
     }
 
     /// Goes on behind another port without knowing it, as behind a NAT that has forgotten it. With `keep`, what still
@@ -184,6 +208,50 @@ impl Peer {
         let _ = self.drain();
     }
 
+    /// Steps until ICE is up; false when it is not within that time.
+    pub fn until_checked(&mut self, within: Duration) -> bool {
+        self.until(within, |event| matches!(event, Event::IceConnectionStateChange(state) if state.is_connected()))
+    }
+
+    /// Steps until an event of which `holds` is true; false when there is none within that time.
+    pub fn until(&mut self, within: Duration, holds: impl Fn(&Event) -> bool) -> bool {
+        let end = Instant::now() + within;
+        while Instant::now() < end && self.step(end).is_ok() {
+            if self.take_events().iter().any(&holds) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// From now on, only that goes out.
+    pub fn let_out(&mut self, lets: Lets) {
+        self.lets = lets;
+    }
+
+    /// Datagrams of DTLS that went out.
+    pub fn hellos(&self) -> usize {
+        self.hellos
+    }
+
+    /// A second handle of its socket: what is sent by it comes from an address that the server has proven.
+    pub fn socket(&self) -> UdpSocket {
+        self.socket.try_clone().expect("a second handle")
+    }
+
+    /// By its first byte (RFC 7983 §7).
+    fn lets_out(&mut self, datagram: &[u8]) -> bool {
+        let dtls = matches!(datagram.first(), Some(20..=63));
+        let stun = matches!(datagram.first(), Some(0..=3));
+        let out = match self.lets {
+            Lets::All => true,
+            Lets::Checks => stun,
+            Lets::Hello => stun || (dtls && self.hellos == 0),
+        };
+        self.hellos += usize::from(out && dtls);
+        out
+    }
+
     fn input(&mut self, input: Input) -> Result<(), String> {
         self.rtc.handle_input(input).map_err(|e| e.to_string())?;
         self.drain()
@@ -198,8 +266,10 @@ impl Peer {
                     break;
                 }
                 Output::Transmit(out) => {
-                    // Refused when the server has gone: ICE finds out by itself.
-                    let _ = self.socket.send_to(&out.contents, out.destination);
+                    if self.lets_out(&out.contents) {
+                        // Refused when the server has gone: ICE finds out by itself.
+                        let _ = self.socket.send_to(&out.contents, out.destination);
+                    }
                 }
                 Output::Event(event) => self.events.push(event),
             }

@@ -23,7 +23,16 @@ pub fn free_port() -> u16 {
 
 /// `rondo` with arguments, in an environment without settings of the caller's.
 pub fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rondo"));
+    // Measurements are of an optimised server on a core of its own (scripts/accept.py).
+    let binary = std::env::var("RONDO_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_rondo").to_owned());
+    let mut command = match std::env::var("RONDO_TEST_SERVER_CORE") {
+        Ok(core) => {
+            let mut pinned = Command::new("taskset");
+            pinned.args(["-c", &core, &binary]);
+            pinned
+        }
+        Err(_) => Command::new(binary),
+    };
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RONDO_")) {
         command.env_remove(name);
     }
@@ -88,6 +97,19 @@ impl Rondo {
     /// What it printed so far.
     pub fn log(&self) -> String {
         self.log.get()
+    }
+
+    /// A line of its `/proc/PID/status`, such as `VmRSS` or `VmHWM`, in bytes (proc_pid_status(5)).
+    pub fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+        kibibytes.unwrap_or_else(|| panic!("no {name} in {status}")) * 1024
+    }
+
+    /// From now on, `VmHWM` is the most memory since now (proc_pid_clear_refs(5)).
+    pub fn forget_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").expect("the peak is forgotten");
     }
 
     /// SIGTERM.

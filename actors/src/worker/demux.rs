@@ -6,11 +6,13 @@
 //! one goes to whoever asked last. Memory is bounded by the transports: at most `ADDRESSES_MAX` addresses
 //! and `UFRAGS_MAX` ufrags each; nothing is kept of datagrams that belong to nobody.
 
+use super::budget::{Bucket, Rate};
 use super::hash::Keyed;
 use rondo_media::wire::rtp::{Class, classify};
 use rondo_media::wire::stun::local_ufrag;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 /// A transport, by where its session is and which of the session's transports it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +35,9 @@ pub enum Drop {
     /// STUN that cannot be read, or a request whose ufrag is not one of ours.
     #[error("STUN that cannot be read, or with a ufrag that is not ours")]
     BadStun,
+    /// More STUN and DTLS than one transport may be sent.
+    #[error("more STUN and DTLS than one transport may be sent")]
+    OverRate,
 }
 
 /// Why a ufrag was not added.
@@ -51,6 +56,13 @@ pub const ADDRESSES_MAX: usize = 8;
 /// Ufrags of one transport: the present one, and the one before an ICE restart (RFC 8445 §2.4), on which
 /// media flows until the new one is confirmed.
 pub const UFRAGS_MAX: usize = 2;
+
+/// STUN and DTLS for one transport from addresses that its ICE agent has confirmed. A handshake is a dozen datagrams
+/// with retransmissions, consent is asked for every 5 s (RFC 7675 §5.1); each costs a signature or an HMAC.
+const CONFIRMED_RATE: Rate = Rate { burst: 256, per_s: 256 };
+/// The same from all other addresses together: whoever knows a ufrag can send it from anywhere, and must not use up
+/// what the true peer needs. An agent checks each pair every 50 ms at the most (RFC 8445 §14.2).
+const STRANGERS_RATE: Rate = Rate { burst: 128, per_s: 128 };
 
 /// An IP address and port as a short key; IPv4 as its IPv4-mapped IPv6 address, the scope of a link-local
 /// address beside the port.
@@ -83,6 +95,10 @@ struct Transport {
     ufrags: Vec<Box<str>>,
     /// Those learned or confirmed longest ago first.
     addresses: Vec<AddressKey>,
+    /// STUN and DTLS from confirmed addresses.
+    confirmed: Bucket,
+    /// STUN and DTLS from others.
+    strangers: Bucket,
 }
 
 /// The table of one worker.
@@ -170,6 +186,27 @@ impl Demux {
         }
     }
 
+    /// The transport that `datagram` belongs to, as [`Self::route`] says, if it may be bothered with it now: what costs
+    /// it crypto before anything is proven has a budget.
+    ///
+    /// # Errors
+    /// Those of [`Self::route`], and `OverRate`.
+    pub fn admit(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Result<Route, Drop> {
+        let route = self.route(from, datagram)?;
+        if matches!(classify(datagram), Class::Stun | Class::Dtls) {
+            let confirmed = self.by_address.get(&from.into()).is_some_and(|o| o.confirmed && o.route == route);
+            let Some(transport) = self.transports.get_mut(&route) else { return Err(Drop::UnknownAddress) };
+            let (bucket, rate) = match confirmed {
+                true => (&mut transport.confirmed, CONFIRMED_RATE),
+                false => (&mut transport.strangers, STRANGERS_RATE),
+            };
+            if !bucket.spend(now, rate) {
+                return Err(Drop::OverRate);
+            }
+        }
+        Ok(route)
+    }
+
     /// The transport's ICE agent has authenticated a request from `from`: the address is its own from now on.
     ///
     /// Answers whether it is. `false`: another live transport has it (then only binding requests reach this
@@ -202,6 +239,11 @@ impl Demux {
     /// Transports in the table.
     pub fn transports(&self) -> usize {
         self.transports.len()
+    }
+
+    /// Ufrags in the table.
+    pub fn ufrags(&self) -> usize {
+        self.by_ufrag.len()
     }
 
     /// Addresses in the table, provisional ones included.
@@ -422,6 +464,29 @@ mod tests {
         assert_eq!(d.add("bbbb", B), Err(AddError::Full(1)));
         d.add("aaa2", A).unwrap();
         assert_eq!(d.transports(), 1);
+    }
+
+    #[test]
+    fn a_flood_to_a_transport_leaves_its_peer_and_others_their_share() {
+        let (mut d, now) = (demux(), Instant::now());
+        d.route(from(1), &request("aaaa:them")).unwrap();
+        assert!(d.confirm(from(1), A));
+        d.route(from(2), &request("bbbb:them")).unwrap();
+        let flood =
+            |d: &mut Demux, from, datagram: &[u8]| (0..10_000).filter(|_| d.admit(now, from, datagram).is_ok()).count();
+        // Strangers who know the ufrag get their share, however many addresses they have.
+        let strangers: usize = (10..20).map(|n| flood(&mut d, from(n), &request("aaaa:them"))).sum();
+        assert_eq!(strangers, 128);
+        assert_eq!(d.admit(now, from(10), &request("aaaa:them")), Err(Drop::OverRate));
+        // The peer itself, and another transport, still have theirs; and so has media, which has no budget.
+        assert_eq!(d.admit(now, from(1), &request("aaaa:them")), Ok(A));
+        assert_eq!(d.admit(now, from(2), &request("bbbb:them")), Ok(B));
+        assert_eq!(flood(&mut d, from(1), DTLS), 255);
+        assert_eq!(flood(&mut d, from(1), RTP), 10_000);
+        assert_eq!(d.admit(now, from(1), &request("aaaa:them")), Err(Drop::OverRate));
+        let later = now + std::time::Duration::from_secs(1);
+        assert_eq!(d.admit(later, from(1), DTLS), Ok(A));
+        assert_eq!(d.admit(later, from(10), &request("aaaa:them")), Ok(A));
     }
 
     #[test]

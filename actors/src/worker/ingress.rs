@@ -8,6 +8,7 @@ use crate::worker::demux::Drop;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Gathers what one round of the worker received.
 pub struct Ingress {
@@ -24,10 +25,10 @@ impl Ingress {
     }
 
     /// Takes one datagram: routed by first byte and address, or dropped and counted.
-    pub fn datagram(&mut self, from: SocketAddr, to: SocketAddr, bytes: Bytes) {
+    pub fn datagram(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, bytes: Bytes) {
         let counters = &self.local.counters;
         self.local.received_one();
-        let route = self.local.demux.borrow_mut().route(from, &bytes);
+        let route = self.local.demux.borrow_mut().admit(now, from, &bytes);
         match route {
             Ok(route) => {
                 let datagram = Datagram { transport: route.transport, from, to, bytes };
@@ -48,6 +49,7 @@ impl Ingress {
             Err(Drop::NotOurs) => counters.dropped_not_ours.add(1),
             Err(Drop::UnknownAddress) => counters.dropped_unknown_address.add(1),
             Err(Drop::BadStun) => counters.dropped_bad_stun.add(1),
+            Err(Drop::OverRate) => counters.dropped_over_rate.add(1),
         }
     }
 

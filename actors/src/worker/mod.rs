@@ -4,6 +4,7 @@
 //! writes and others read. Only the platform files in `sys/` may hold unsafe code.
 #![deny(unsafe_code)]
 
+pub mod budget;
 pub mod demux;
 pub mod drive;
 mod hash;
