@@ -5,6 +5,7 @@
 mod abuse;
 mod calls;
 mod doors;
+mod fuzz;
 mod layers;
 mod licences;
 mod lifecycle;

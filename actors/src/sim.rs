@@ -215,7 +215,7 @@ struct Stage {
     locals: RefCell<Vec<Rc<Local>>>,
     supervisor: RefCell<Option<SimPort>>,
     now: Cell<Instant>,
-    room_panics: Cell<u64>,
+    panics: Cell<u64>,
 }
 
 impl Stage {
@@ -282,11 +282,10 @@ impl Placer for SimPlacer {
     fn open_room(&self, worker: usize, seed: RoomSeed) -> Port<RoomMsg> {
         let local = self.stage.locals.borrow()[worker].clone();
         let supervisor = self.stage.supervisor.borrow().clone();
-        let (id, stage) = (seed.id, self.stage.clone());
+        let id = seed.id;
         let told = supervisor.clone();
         let on_end: OnEnd = Box::new(move |ending| {
             if ending == Ending::Panicked {
-                stage.room_panics.set(stage.room_panics.get() + 1);
                 if let Some(supervisor) = told {
                     let _ = supervisor.tell(SupervisorMsg::RoomDied { room: id });
                 }
@@ -346,7 +345,7 @@ impl<C: Client> Sim<C> {
             locals: RefCell::default(),
             supervisor: RefCell::default(),
             now: Cell::new(started_at),
-            room_panics: Cell::new(0),
+            panics: Cell::new(0),
         });
         let mut random = Seeded::new(seed);
         let wall = WallClock::new(started_at, Duration::from_secs(1_800_000_000));
@@ -437,6 +436,11 @@ impl<C: Client> Sim<C> {
     /// Actors that have not ended, the supervisor included.
     pub fn actors(&self) -> usize {
         self.stage.hosted.borrow().iter().filter(|hosted| hosted.actor.is_some()).count()
+    }
+
+    /// Actors that panicked.
+    pub fn panics(&self) -> u64 {
+        self.stage.panics.get()
     }
 
     /// A peer with its links: `to_server`, `to_client`. Its number.
@@ -598,6 +602,7 @@ impl<C: Client> Sim<C> {
     }
 
     fn end(&self, number: usize, ending: Ending) {
+        self.stage.panics.set(self.stage.panics.get() + u64::from(ending == Ending::Panicked));
         let mut all = self.stage.hosted.borrow_mut();
         let hosted = &mut all[number];
         hosted.port.alive.store(false, Ordering::Relaxed);
