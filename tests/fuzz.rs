@@ -17,7 +17,10 @@ const CORPORA: [(&str, &[&str]); 6] = [
     ("wire_rtp", &["libwebrtc-corpora/rtp-corpus", "aiortc", "mediasoup"]),
     ("wire_rtcp", &["libwebrtc-corpora/rtcp-corpus", "aiortc", "pion/rtcp-fuzz/FuzzUnmarshal"]),
     ("wire_stun", &["libwebrtc-corpora/stun-corpus", "aioice", "pion/stun"]),
-    ("sdp_offer", &["libwebrtc-corpora/sdp-corpus", "sdp/sdp-transform", "sdp/webrtc-sdp-MPL2", "ex_webrtc/sdp", "webrtc-rs"]),
+    (
+        "sdp_offer",
+        &["libwebrtc-corpora/sdp-corpus", "sdp/sdp-transform", "sdp/webrtc-sdp-MPL2", "ex_webrtc/sdp", "webrtc-rs"],
+    ),
     ("sdp_fragment", &["libwebrtc-corpora/sdp-corpus", "sdp/sdp-transform"]),
     ("codec", &["aiortc", "mediasoup/H264_SVC", "openh264"]),
 ];
@@ -49,7 +52,8 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn lines(path: &Path, bytes: &[u8]) -> Vec<Input> {
     let text = std::str::from_utf8(bytes).expect("text");
     let line = |line: &str| {
-        let (name, hex) = line.split_once(' ').unwrap_or_else(|| panic!("{}: {line:?} is no `name hex`", path.display()));
+        let (name, hex) =
+            line.split_once(' ').unwrap_or_else(|| panic!("{}: {line:?} is no `name hex`", path.display()));
         let nibble = |b: u8| char::from(b).to_digit(16).unwrap_or_else(|| panic!("{name}: not hex")) as u8;
         let bytes = hex.as_bytes().chunks(2).map(|pair| nibble(pair[0]) << 4 | nibble(pair[1])).collect();
         (format!("{} {name}", path.display()), bytes)
@@ -117,8 +121,12 @@ fn every_target_is_replayed_and_has_a_binary() {
     let targets: BTreeSet<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(targets, REPLAYED.iter().copied().collect());
     let binaries = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/src/bin"));
-    let stem = |(path, _): &(PathBuf, Vec<u8>)| path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_owned();
-    assert_eq!(binaries.iter().map(stem).collect::<BTreeSet<_>>(), targets.iter().map(|name| (*name).to_owned()).collect());
+    let stem =
+        |(path, _): &(PathBuf, Vec<u8>)| path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_owned();
+    assert_eq!(
+        binaries.iter().map(stem).collect::<BTreeSet<_>>(),
+        targets.iter().map(|name| (*name).to_owned()).collect()
+    );
 }
 
 #[test]

@@ -233,9 +233,23 @@ impl Stage {
         port
     }
 
+    /// The actor is there; its first deadline may come before its first message.
     fn fill(&self, port: &SimPort, actor: Actor) {
-        if let Some(hosted) = self.hosted.borrow_mut().get_mut(port.actor) {
-            hosted.actor = Some(actor);
+        self.put_back(port.actor, actor);
+    }
+
+    fn put_back(&self, number: usize, actor: Actor) {
+        let deadline = actor.deadline();
+        let mut all = self.hosted.borrow_mut();
+        let hosted = &mut all[number];
+        hosted.actor = Some(actor);
+        if hosted.armed == deadline {
+            return;
+        }
+        hosted.armed = deadline;
+        if let (Some(local), Some(timer)) = (hosted.worker.clone(), hosted.timer) {
+            drop(all);
+            local.arm(timer, deadline);
         }
     }
 }
@@ -574,7 +588,7 @@ impl<C: Client> Sim<C> {
         }));
         match outcome {
             Ok(actor) if actor.finished() => self.end(number, Ending::Finished),
-            Ok(actor) => self.put_back(number, actor),
+            Ok(actor) => self.stage.put_back(number, actor),
             Err(_) => self.end(number, Ending::Panicked),
         }
         true
@@ -584,21 +598,6 @@ impl<C: Client> Sim<C> {
         let mut hosted = self.stage.hosted.borrow_mut();
         let hosted = hosted.get_mut(number)?;
         Some((hosted.actor.take()?, hosted.port.clone()))
-    }
-
-    fn put_back(&self, number: usize, actor: Actor) {
-        let deadline = actor.deadline();
-        let mut all = self.stage.hosted.borrow_mut();
-        let hosted = &mut all[number];
-        hosted.actor = Some(actor);
-        if hosted.armed == deadline {
-            return;
-        }
-        hosted.armed = deadline;
-        if let (Some(local), Some(timer)) = (hosted.worker.clone(), hosted.timer) {
-            drop(all);
-            local.arm(timer, deadline);
-        }
     }
 
     fn end(&self, number: usize, ending: Ending) {

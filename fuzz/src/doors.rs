@@ -94,10 +94,20 @@ enum Body<'a> {
     None,
     Offer,
     /// The honest offer with something in the place of something.
-    Changed { at: u16, len: u8, with: &'a str },
-    Fragment { ufrag: &'a str, candidate: &'a str },
+    Changed {
+        at: u16,
+        len: u8,
+        with: &'a str,
+    },
+    Fragment {
+        ufrag: &'a str,
+        candidate: &'a str,
+    },
     /// Settings, names, wishes: the keys that exist, with any values.
-    Json { keys: Vec<(u8, u8)>, text: &'a str },
+    Json {
+        keys: Vec<(u8, u8)>,
+        text: &'a str,
+    },
     Wishes(Vec<(Id<'a>, bool, u32)>),
     Raw(&'a [u8]),
 }
@@ -379,7 +389,16 @@ fn body(told: &Told, body: &Body<'_>) -> Vec<u8> {
         }
         Body::Json { keys, text } => {
             let names = [
-                "name", "kind", "max_participants", "metadata", "muted", "identity", "room", "tracks", "track", "paused",
+                "name",
+                "kind",
+                "max_participants",
+                "metadata",
+                "muted",
+                "identity",
+                "room",
+                "tracks",
+                "track",
+                "paused",
             ];
             let value = |n: u8| match n % 7 {
                 0 => Value::Null,
@@ -394,9 +413,7 @@ fn body(told: &Told, body: &Body<'_>) -> Vec<u8> {
             Value::Object(pairs.collect()).to_string().into_bytes()
         }
         Body::Wishes(wishes) => {
-            let wish = |(track, paused, n): &(Id<'_>, bool, u32)| {
-                serde_json::json!({ "track": told.id(track), "paused": paused, "width_px": n, "priority": n % 300 })
-            };
+            let wish = |(track, paused, n): &(Id<'_>, bool, u32)| serde_json::json!({ "track": told.id(track), "paused": paused, "width_px": n, "priority": n % 300 });
             serde_json::json!({ "tracks": wishes.iter().map(wish).collect::<Vec<_>>() }).to_string().into_bytes()
         }
         Body::Raw(bytes) => bytes.to_vec(),
@@ -427,7 +444,8 @@ pub fn token(data: &[u8]) {
 /// A configuration file, and the same text as variables: refused in one sentence, or a configuration that holds.
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let file = std::env::temp_dir().join(format!("rondo-fuzz-{}-{:?}.toml", std::process::id(), std::thread::current().id()));
+    let file =
+        std::env::temp_dir().join(format!("rondo-fuzz-{}-{:?}.toml", std::process::id(), std::thread::current().id()));
     std::fs::write(&file, data).expect("a temporary file");
     let from_file = Sources { file: Some(file.clone()), dev: true, ..Sources::default() };
     judge(&from_file);

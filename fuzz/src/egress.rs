@@ -251,7 +251,8 @@ impl Run {
             let twcc = twcc.expect("agreed on everywhere");
             assert!(self.twcc.is_none_or(|last| twcc == last.wrapping_add(1)), "numbers of one transport");
             self.twcc = Some(twcc);
-            let (n, shown) = (0..3).zip(&mut self.shown).find(|(n, _)| SSRC[*n] == view.header.ssrc & !1).expect("ours");
+            let (n, shown) =
+                (0..3).zip(&mut self.shown).find(|(n, _)| SSRC[*n] == view.header.ssrc & !1).expect("ours");
             assert!(shown.carried.is_some() && !shown.paused, "nothing leaves a free or paused section");
             if view.header.ssrc == SSRC[n] {
                 assert_eq!(section, Some(n), "only what is forwarded");

@@ -29,28 +29,84 @@ struct Script<'a> {
 
 #[derive(Debug, Arbitrary)]
 enum Step<'a> {
-    Join { room: u8, who: u8, publish: bool, screen: bool, only: Option<u8>, sections: u8 },
+    Join {
+        room: u8,
+        who: u8,
+        publish: bool,
+        screen: bool,
+        only: Option<u8>,
+        sections: u8,
+    },
     /// Somebody sends media; `video`: 1 in `key` is a key frame.
-    Send { peer: u8, packets: u8, video: bool, key: u8 },
+    Send {
+        peer: u8,
+        packets: u8,
+        video: bool,
+        key: u8,
+    },
     /// A datagram of any kind from a peer.
-    Raw { peer: u8, bytes: &'a [u8] },
+    Raw {
+        peer: u8,
+        bytes: &'a [u8],
+    },
     /// A viewer asks again, or for a picture.
-    Nack { peer: u8, ssrc: u8, seq: u16 },
-    Pli { peer: u8, ssrc: u8 },
+    Nack {
+        peer: u8,
+        ssrc: u8,
+        seq: u16,
+    },
+    Pli {
+        peer: u8,
+        ssrc: u8,
+    },
     /// A peer's packets come from another port from now on.
-    Move { peer: u8 },
-    End { peer: u8 },
+    Move {
+        peer: u8,
+    },
+    End {
+        peer: u8,
+    },
     EndUnknown([u8; 12]),
-    Remove { peer: u8 },
-    Wish { peer: u8, track: u8, paused: bool },
-    Patch { peer: u8, track: u8, muted: bool, name: Option<&'a str> },
-    Settings { room: u8, kind: Option<u8>, max: Option<u8> },
-    Create { room: u8, max: u8 },
-    Trickle { peer: u8, candidate: &'a str },
-    Events { room: u8, peer: u8, after: Option<u64>, mine: bool },
-    CloseRoom { room: u8 },
+    Remove {
+        peer: u8,
+    },
+    Wish {
+        peer: u8,
+        track: u8,
+        paused: bool,
+    },
+    Patch {
+        peer: u8,
+        track: u8,
+        muted: bool,
+        name: Option<&'a str>,
+    },
+    Settings {
+        room: u8,
+        kind: Option<u8>,
+        max: Option<u8>,
+    },
+    Create {
+        room: u8,
+        max: u8,
+    },
+    Trickle {
+        peer: u8,
+        candidate: &'a str,
+    },
+    Events {
+        room: u8,
+        peer: u8,
+        after: Option<u64>,
+        mine: bool,
+    },
+    CloseRoom {
+        room: u8,
+    },
     Drain,
-    Run { ms: u16 },
+    Run {
+        ms: u16,
+    },
 }
 
 /// Joins of one script.
@@ -139,9 +195,6 @@ pub fn script(data: &[u8]) {
         wrongs: Wrongs::default(),
     };
     for step in script.steps.iter().take(STEPS_MAX) {
-        if std::env::var_os("RONDO_FUZZ_SHOW").is_some() {
-            eprintln!("{step:?}");
-        }
         run.step(step);
         run.sim.settle();
     }
@@ -204,7 +257,8 @@ impl Run {
             Step::Wish { peer, track, paused } => {
                 let Some((room, session)) = self.peer(*peer).map(|p| (p.room, p.session)) else { return };
                 let Some(track) = self.track(*track) else { return };
-                let wish = Wish { track, paused: *paused, width_px: None, height_px: None, fps_max: None, priority: None };
+                let wish =
+                    Wish { track, paused: *paused, width_px: None, height_px: None, fps_max: None, priority: None };
                 self.ask_room(room, |reply| RoomMsg::Wish(session, vec![wish], reply));
             }
             Step::Patch { peer, track, muted, name } => {

@@ -80,14 +80,7 @@ pub fn open(data: &[u8]) {
     }
 }
 
-fn rtp(
-    ours: &mut Protection,
-    theirs: &mut Protection,
-    ssrc: u32,
-    seq: u16,
-    payload: &[u8],
-    spoil: Option<&Spoil>,
-) {
+fn rtp(ours: &mut Protection, theirs: &mut Protection, ssrc: u32, seq: u16, payload: &[u8], spoil: Option<&Spoil>) {
     let mut packet = Vec::new();
     let header = RtpHeader { marker: false, pt: 96, seq, rtp_time: 7, ssrc };
     header.emit(&[(1, b"0")], payload, 0, &mut packet).expect("a header that can be written");

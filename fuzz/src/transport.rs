@@ -25,18 +25,41 @@ struct Script<'a> {
 #[derive(Debug, Arbitrary)]
 enum Step<'a> {
     /// Anything, from anywhere.
-    Raw { from: u8, bytes: &'a [u8] },
+    Raw {
+        from: u8,
+        bytes: &'a [u8],
+    },
     /// A copy of what the honest peer sent, changed or not.
-    Copy { from: u8, which: u8, at: u16, with: u8, cut: Option<u16> },
+    Copy {
+        from: u8,
+        which: u8,
+        at: u16,
+        with: u8,
+        cut: Option<u16>,
+    },
     /// RTP with the peer's keys.
-    Rtp { ssrc: u8, pt: u8, seq: u16, flags: u8, body: &'a [u8] },
+    Rtp {
+        ssrc: u8,
+        pt: u8,
+        seq: u16,
+        flags: u8,
+        body: &'a [u8],
+    },
     /// RTCP with the peer's keys.
-    Rtcp { body: &'a [u8] },
+    Rtcp {
+        body: &'a [u8],
+    },
     /// Both ends act for a while.
-    Run { ms: u16 },
+    Run {
+        ms: u16,
+    },
     /// Only our end hears that time passes.
-    Wake { ms: u16 },
-    KeyFrame { section: u8 },
+    Wake {
+        ms: u16,
+    },
+    KeyFrame {
+        section: u8,
+    },
     Candidate(&'a str),
     Close,
 }
@@ -180,8 +203,14 @@ impl Run {
     }
 
     fn liar_rtp(&mut self, ssrc: u8, pt: u8, seq: u16, flags: u8, body: &[u8]) {
-        let formats: Vec<u8> =
-            self.transport.sections().iter().flat_map(|s| &s.formats).flat_map(|f| [Some(f.pt), f.rtx_pt]).flatten().collect();
+        let formats: Vec<u8> = self
+            .transport
+            .sections()
+            .iter()
+            .flat_map(|s| &s.formats)
+            .flat_map(|f| [Some(f.pt), f.rtx_pt])
+            .flatten()
+            .collect();
         // Mostly payload types that were agreed on.
         let pt = formats.get(usize::from(pt)).copied().unwrap_or(pt & 0x7f);
         let ssrc = u32::from(ssrc);
@@ -276,7 +305,8 @@ impl Run {
             self.drain_client();
             self.drain();
             self.drain_client();
-            let next = self.client_deadline.min(self.deadline.unwrap_or(end)).max(self.now + Duration::from_micros(100));
+            let next =
+                self.client_deadline.min(self.deadline.unwrap_or(end)).max(self.now + Duration::from_micros(100));
             if next >= end {
                 self.now = end;
                 return;
