@@ -11,9 +11,11 @@ MAKEFLAGS += --no-print-directory
 ARGS ?=
 # A copy of web/node_modules is complete when this file is younger than the lock file.
 NPM_STAMP := web/node_modules/.installed
+# Other people's WebRTC stacks, for `make accept` only.
+PEERS_STAMP := scripts/peers/node_modules/.installed
 VENV_STAMP := .venv/.installed
 
-.PHONY: help run test test-rust test-web lint fmt web accept bench
+.PHONY: help run test test-rust test-web lint fmt web accept fuzz bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,16 +50,21 @@ fmt: tools-rust ## format the Rust sources
 web: $(NPM_STAMP) ## rebuild the pages into web/dist (committed: commit it with its sources)
 	@scripts/web_dist.sh build
 
-accept: tools-rust $(NPM_STAMP) $(VENV_STAMP) ## real clients against the real server; prints a table of what held
-	@scripts/setup.sh chromium
+accept: tools-rust $(NPM_STAMP) $(PEERS_STAMP) $(VENV_STAMP) ## real clients against the real server; prints a table of what held
+	@scripts/setup.sh chromium ffmpeg
 	@.venv/bin/python scripts/accept.py
+
+fuzz: tools-rust tools-cxx ## 10 minutes on every fuzz target (fuzz/README.md); ARGS="--seconds 60 wire_rtp"
+	@python3 scripts/fuzz.py $(ARGS)
 
 bench: tools-rust ## Rondo beside Janus on one core each (bench/README.md)
 	@python3 bench/side_by_side.py $(ARGS)
 
-.PHONY: tools-rust tools-node tools-python
+.PHONY: tools-rust tools-cxx tools-node tools-python
 tools-rust:
 	@scripts/setup.sh rust
+tools-cxx:
+	@scripts/setup.sh cxx
 tools-node:
 	@scripts/setup.sh node
 tools-python:
@@ -65,6 +72,10 @@ tools-python:
 
 $(NPM_STAMP): web/package-lock.json web/package.json | tools-node
 	@scripts/step.sh "web: npm ci" npm --prefix web ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(PEERS_STAMP): scripts/peers/package-lock.json scripts/peers/package.json | tools-node
+	@scripts/step.sh "peers: npm ci" npm --prefix scripts/peers ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(VENV_STAMP): scripts/requirements.txt | tools-python

@@ -186,6 +186,23 @@ def check_aiortc():
         return last_line(run("aiortc", [sys.executable, "scripts/whip_whep.py", url, "--seconds", "30"], 120))
 
 
+def check_push():
+    """ffmpeg's H.264 and Opus, pushed by libdatachannel, plays in Chromium and libdatachannel for 60 s"""
+    return pushed("push", "--publisher", "datachannel", "--players", "chromium,datachannel", "--seconds", "60")
+
+
+def check_werift():
+    """werift publishes and plays for 30 s without a gap"""
+    return pushed("werift", "--publisher", "werift", "--players", "werift", "--seconds", "30")
+
+
+def pushed(name, *options):
+    """Runs scripts/peers/push.mjs against a server of its own; what each player got."""
+    with server(name, binary()) as (url, _):
+        output = run(name, ["node", "scripts/peers/push.mjs", url, *options], 180)
+    return "; ".join(line for line in output.splitlines()[1:-1] if ": " in line) or last_line(output)
+
+
 def check_whole():
     """whole-server tests: calls, doors, events, abuse, start and end"""
     return f"{tests_passed(run('whole', ['cargo', 'test', '--locked', '--test', 'tests'], 1500))} tests passed"
@@ -259,6 +276,8 @@ CHECKS = {
     "browsers": check_browsers,
     "pages": check_pages,
     "aiortc": check_aiortc,
+    "push": check_push,
+    "werift": check_werift,
     "whole": check_whole,
     "simulation": check_simulation,
     "churn": check_churn,

@@ -38,6 +38,11 @@ need_rust() {
     command -v cc >/dev/null || apt_install gcc libc6-dev
 }
 
+need_cxx() {
+    # libFuzzer is C++.
+    command -v c++ >/dev/null || apt_install g++
+}
+
 need_node() {
     command -v node >/dev/null && command -v npm >/dev/null || die "no Node here; install Node $node_wanted or newer"
     local have
@@ -55,10 +60,14 @@ need_chromium() {
     [ -n "${CHROMIUM:-}" ] || command -v chromium >/dev/null || apt_install chromium
 }
 
-[ $# -gt 0 ] || die "which tool? rust, node, python, chromium"
+need_ffmpeg() {
+    [ -n "${FFMPEG:-}" ] || command -v ffmpeg >/dev/null || apt_install ffmpeg
+}
+
+[ $# -gt 0 ] || die "which tool? rust, cxx, node, python, chromium, ffmpeg"
 for tool in "$@"; do
     case $tool in
-        rust | node | python | chromium) "need_$tool" ;;
+        rust | cxx | node | python | chromium | ffmpeg) "need_$tool" ;;
         *) die "no such tool: $tool" ;;
     esac
 done

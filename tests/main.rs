@@ -7,6 +7,7 @@ mod calls;
 mod churn;
 mod doors;
 mod floods;
+mod fuzz;
 mod layers;
 mod licences;
 mod lifecycle;

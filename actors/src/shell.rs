@@ -124,14 +124,11 @@ impl<A: Receive + Unpin> Shell<A> {
         }
     }
 
-    fn step(&mut self, mail: Mail<A::Msg>) -> Option<Ending> {
+    /// Lets the logic do something, then follows its deadline; says how it ended, where it did.
+    fn step(&mut self, act: impl FnOnce(&mut A)) -> Option<Ending> {
         let logic = self.logic.as_mut()?;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let now = Instant::now();
-            match mail {
-                Mail::Message(msg) => logic.receive(now, msg),
-                Mail::Wake => logic.wake(now),
-            }
+            act(logic);
             (logic.finished(), logic.deadline())
         }));
         match outcome {
@@ -168,6 +165,11 @@ impl<A: Receive + Unpin> Actor for Shell<A> {
     fn started(&mut self, ctx: &mut Self::Context) {
         // The depth that `Door` counts is the bound; actix's own only has to be no smaller.
         ctx.set_mailbox_capacity(self.mailbox * 2);
+        // It may have a deadline and never get a message: a room that nobody enters ends by itself.
+        if let Some(ending) = self.step(|_| {}) {
+            self.end(ending);
+            actix::ActorContext::stop(ctx);
+        }
     }
 }
 
@@ -182,7 +184,10 @@ impl<A: Receive + Unpin> Handler<Traced<A::Msg>> for Shell<A> {
         }
         let ending = {
             let _entered = (!traced.span.is_none()).then(|| traced.span.enter());
-            self.step(traced.mail)
+            self.step(|logic| match traced.mail {
+                Mail::Message(msg) => logic.receive(Instant::now(), msg),
+                Mail::Wake => logic.wake(Instant::now()),
+            })
         };
         if let Some(ending) = ending {
             self.end(ending);
@@ -341,6 +346,18 @@ mod tests {
             assert_eq!(count(&port).await, None);
             assert_eq!(*ended.borrow(), Some(Ending::Finished));
             assert_eq!(*armed.0.borrow(), [wake_at, None]);
+        });
+    }
+
+    #[test]
+    fn a_deadline_is_armed_before_the_first_message() {
+        actix_rt::System::new().block_on(async {
+            let wake_at = Some(Deadline { at: Instant::now(), why: rondo_media::units::Why::RoomLifetime });
+            let (port, _, armed) = start(8, Counter { wake_at, ..Counter::default() });
+            tokio::task::yield_now().await;
+            assert_eq!(*armed.0.borrow(), [wake_at]);
+            assert_eq!(count(&port).await, Some(1));
+            assert_eq!(*armed.0.borrow(), [wake_at], "nothing has changed");
         });
     }
 

@@ -215,7 +215,7 @@ struct Stage {
     locals: RefCell<Vec<Rc<Local>>>,
     supervisor: RefCell<Option<SimPort>>,
     now: Cell<Instant>,
-    room_panics: Cell<u64>,
+    panics: Cell<u64>,
 }
 
 impl Stage {
@@ -233,9 +233,23 @@ impl Stage {
         port
     }
 
+    /// The actor is there; its first deadline may come before its first message.
     fn fill(&self, port: &SimPort, actor: Actor) {
-        if let Some(hosted) = self.hosted.borrow_mut().get_mut(port.actor) {
-            hosted.actor = Some(actor);
+        self.put_back(port.actor, actor);
+    }
+
+    fn put_back(&self, number: usize, actor: Actor) {
+        let deadline = actor.deadline();
+        let mut all = self.hosted.borrow_mut();
+        let hosted = &mut all[number];
+        hosted.actor = Some(actor);
+        if hosted.armed == deadline {
+            return;
+        }
+        hosted.armed = deadline;
+        if let (Some(local), Some(timer)) = (hosted.worker.clone(), hosted.timer) {
+            drop(all);
+            local.arm(timer, deadline);
         }
     }
 }
@@ -282,11 +296,10 @@ impl Placer for SimPlacer {
     fn open_room(&self, worker: usize, seed: RoomSeed) -> Port<RoomMsg> {
         let local = self.stage.locals.borrow()[worker].clone();
         let supervisor = self.stage.supervisor.borrow().clone();
-        let (id, stage) = (seed.id, self.stage.clone());
+        let id = seed.id;
         let told = supervisor.clone();
         let on_end: OnEnd = Box::new(move |ending| {
             if ending == Ending::Panicked {
-                stage.room_panics.set(stage.room_panics.get() + 1);
                 if let Some(supervisor) = told {
                     let _ = supervisor.tell(SupervisorMsg::RoomDied { room: id });
                 }
@@ -353,7 +366,7 @@ impl<C: Client> Sim<C> {
             locals: RefCell::default(),
             supervisor: RefCell::default(),
             now: Cell::new(started_at),
-            room_panics: Cell::new(0),
+            panics: Cell::new(0),
         });
         let mut random = Seeded::new(seed);
         let wall = WallClock::new(started_at, Duration::from_secs(1_800_000_000));
@@ -449,6 +462,11 @@ impl<C: Client> Sim<C> {
     /// Actors that have not ended, the supervisor included.
     pub fn actors(&self) -> usize {
         self.stage.hosted.borrow().iter().filter(|hosted| hosted.actor.is_some()).count()
+    }
+
+    /// Actors that panicked.
+    pub fn panics(&self) -> u64 {
+        self.stage.panics.get()
     }
 
     /// A peer with its links: `to_server`, `to_client`. Its number.
@@ -619,7 +637,7 @@ impl<C: Client> Sim<C> {
         }));
         match outcome {
             Ok(actor) if actor.finished() => self.end(number, Ending::Finished),
-            Ok(actor) => self.put_back(number, actor),
+            Ok(actor) => self.stage.put_back(number, actor),
             Err(_) => self.end(number, Ending::Panicked),
         }
     }
@@ -630,22 +648,8 @@ impl<C: Client> Sim<C> {
         Some((hosted.actor.take()?, hosted.port.clone()))
     }
 
-    fn put_back(&self, number: usize, actor: Actor) {
-        let deadline = actor.deadline();
-        let mut all = self.stage.hosted.borrow_mut();
-        let hosted = &mut all[number];
-        hosted.actor = Some(actor);
-        if hosted.armed == deadline {
-            return;
-        }
-        hosted.armed = deadline;
-        if let (Some(local), Some(timer)) = (hosted.worker.clone(), hosted.timer) {
-            drop(all);
-            local.arm(timer, deadline);
-        }
-    }
-
     fn end(&self, number: usize, ending: Ending) {
+        self.stage.panics.set(self.stage.panics.get() + u64::from(ending == Ending::Panicked));
         let mut all = self.stage.hosted.borrow_mut();
         let hosted = &mut all[number];
         hosted.port.alive.store(false, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use crate::plain::Plain;
 use crate::world::{ask, enter, limits, ms, play, publish, secs, sim, times};
-use rondo_actors::api::{LeaveReason, Refusal, RoomEvent, RoomKind, SessionState};
+use rondo_actors::api::{LeaveReason, Refusal, RoomEvent, RoomKind, RoomSettings, SessionState};
 use rondo_actors::room::RoomMsg;
 use rondo_actors::sim::{Link, Sim};
 use rondo_actors::supervisor::SupervisorMsg;
@@ -68,6 +68,27 @@ fn sim_a_join_that_never_connects_is_gone_after_its_deadline() {
     sim.run(times().departure_timeout + ms(10));
     assert!(room_port(&mut sim, "r").is_none(), "the empty room has ended");
     assert_eq!(sim.actors(), 1, "only the supervisor is left");
+}
+
+#[test]
+fn sim_a_room_that_nobody_ever_spoke_to_ends_by_itself() {
+    // An app that makes a room and goes, a join that is given up between the room's opening and its own arrival.
+    let mut sim = sim::<Plain>(1);
+    let supervisor = sim.supervisor();
+    let made = ask(&mut sim, &supervisor, |reply| {
+        SupervisorMsg::Create("made".parse().expect("a name"), RoomSettings::default(), reply)
+    });
+    assert!(made.is_ok());
+    let entered = ask(&mut sim, &supervisor, |reply| {
+        let room = "entered".parse().expect("a name");
+        SupervisorMsg::Enter { room, kind: None, worker: 0, reply }
+    });
+    assert!(entered.is_ok());
+    sim.run(times().empty_timeout - ms(10));
+    assert_eq!(sim.actors(), 3);
+    sim.run(ms(20));
+    assert_eq!(sim.actors(), 1, "only the supervisor is left");
+    assert!(room_port(&mut sim, "made").is_none());
 }
 
 #[test]

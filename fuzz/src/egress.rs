@@ -1,0 +1,276 @@
+//! One viewer: packets of rooms in, feedback of the viewer in, datagrams out.
+
+use super::time::origin;
+use arbitrary::{Arbitrary, Unstructured};
+use rondo_media::codec::{Codec, Format, Kind};
+use rondo_media::ids::Random;
+use rondo_media::packet::{Packet, Payload, StreamClock};
+use rondo_media::send::{Egress, EgressConfig, PacketSink, Protection};
+use rondo_media::transport::{ExtensionIds, Section, SectionFormat};
+use rondo_media::units::WallClock;
+use rondo_media::wire::rtcp::{Compound, write_nack};
+use rondo_media::wire::rtp::{Class, RtpView, classify};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+const OPUS: Format = Format { codec: Codec::Opus, profile: 0, packetization: 0 };
+const VP8: Format = Format { codec: Codec::Vp8, profile: 0, packetization: 0 };
+const H264: Format = Format { codec: Codec::H264, profile: 1, packetization: 1 };
+/// SSRC of a section, and of its retransmissions: the next one.
+const SSRC: [u32; 3] = [0x10, 0x20, 0x30];
+const TWCC: u8 = 3;
+/// Packets of one script: far below 2^16, so that a number that comes twice is a number used twice.
+const PACKETS_MAX: usize = 8_000;
+
+#[derive(Debug, Arbitrary)]
+struct Script<'a> {
+    seed: u8,
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Debug, Arbitrary)]
+enum Step<'a> {
+    Assign { section: u8, format: Option<u8> },
+    Pause { section: u8, paused: bool },
+    Forward { section: u8, packets: Vec<Given>, clock: i16, synced: bool },
+    Nack { section: u8, back: Vec<u16> },
+    Rtcp(&'a [u8]),
+    Wait { ms: u16 },
+    Goodbye,
+}
+
+/// A packet of a batch: its number and time relative to the stream's.
+#[derive(Debug, Arbitrary)]
+struct Given {
+    seq: i8,
+    ticks: i16,
+    marker: bool,
+    key_frame: bool,
+    payload: u8,
+}
+
+struct Seeded(u64);
+
+impl Random for Seeded {
+    fn fill(&mut self, out: &mut [u8]) {
+        for byte in out {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = (self.0 >> 56) as u8;
+        }
+    }
+}
+
+fn sections() -> Vec<Section> {
+    let extensions = ExtensionIds { mid: Some(4), abs_send_time: Some(2), twcc: Some(TWCC), audio_level: None };
+    let section = |n: usize, kind, formats, repaired: bool| Section {
+        mid: n.to_string(),
+        kind,
+        formats,
+        extensions: ExtensionIds { audio_level: (kind == Kind::Audio).then_some(1), ..extensions },
+        ssrc: Some(SSRC[n]),
+        rtx_ssrc: repaired.then_some(SSRC[n] + 1),
+        twcc: true,
+        nack: repaired,
+    };
+    let format = |pt, rtx_pt, format| SectionFormat { pt, rtx_pt, format };
+    vec![
+        section(0, Kind::Audio, vec![format(111, None, OPUS)], false),
+        section(1, Kind::Video, vec![format(96, Some(97), VP8), format(98, Some(99), H264)], true),
+        section(2, Kind::Video, vec![format(96, None, VP8)], false),
+    ]
+}
+
+#[derive(Default)]
+struct Sent {
+    buffer: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl PacketSink for Sent {
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+    fn finish(&mut self, start: usize) {
+        self.starts.push(start);
+    }
+}
+
+/// What is known of a section from outside.
+#[derive(Default)]
+struct Shown {
+    carried: Option<Format>,
+    paused: bool,
+    /// By sequence number: what was sent.
+    sent: BTreeMap<u16, (u8, Vec<u8>)>,
+    repairs: BTreeSet<u16>,
+    last: u16,
+    seq: u64,
+    rtp_time: u32,
+}
+
+struct Run {
+    now: Instant,
+    egress: Egress,
+    sent: Sent,
+    shown: [Shown; 3],
+    twcc: Option<u16>,
+    /// Payloads that were given, by their last four bytes.
+    given: Vec<(Payload, bool)>,
+}
+
+/// No number is used twice, nothing is sent again that was not sent, nothing leaves a paused or free section.
+pub fn script(data: &[u8]) {
+    let Ok(script) = Script::arbitrary_take_rest(Unstructured::new(data)) else { return };
+    let now = origin() + Duration::from_secs(100);
+    let wall = WallClock::new(now, Duration::from_secs(1_700_000_000));
+    let config = EgressConfig { cname: "viewer".into(), wall, rtx_packets: 64 };
+    let egress = Egress::new(Protection::Plain, &sections(), config, &mut Seeded(u64::from(script.seed)));
+    let shown = std::array::from_fn(|_| Shown { seq: 1 << 20, ..Shown::default() });
+    let mut run = Run { now, egress, sent: Sent::default(), shown, twcc: None, given: Vec::new() };
+    for step in &script.steps {
+        if run.given.len() > PACKETS_MAX {
+            break;
+        }
+        run.step(step);
+    }
+    let stats = run.egress.stats();
+    assert_eq!(stats.packets, run.shown.iter().map(|s| s.sent.len() as u64).sum::<u64>());
+    assert_eq!(stats.rtx, run.shown.iter().map(|s| s.repairs.len() as u64).sum::<u64>());
+    assert_eq!(stats.unsealed, 0);
+}
+
+impl Run {
+    fn step(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Assign { section, format } => {
+                let section = usize::from(*section % 4);
+                let format = format.map(|n| [OPUS, VP8, H264][usize::from(n % 3)]);
+                let can = format.is_none_or(|format| self.egress.supports(section, format));
+                let done = self.egress.assign(self.now, section, format);
+                assert_eq!(done.is_ok(), can);
+                if let (Some(shown), Ok(())) = (self.shown.get_mut(section), done) {
+                    shown.carried = format;
+                    shown.paused &= format.is_some();
+                }
+            }
+            Step::Pause { section, paused } => {
+                let section = usize::from(*section % 4);
+                self.egress.pause(section, *paused);
+                if let Some(shown) = self.shown.get_mut(section).filter(|shown| shown.carried.is_some()) {
+                    shown.paused = *paused;
+                }
+            }
+            Step::Forward { section, packets, clock, synced } => {
+                self.forward(usize::from(*section % 4), packets, *clock, *synced);
+            }
+            Step::Nack { section, back } => {
+                let section = usize::from(*section % 3);
+                let lost: Vec<u16> = back.iter().map(|n| self.shown[section].last.wrapping_sub(*n % 200)).collect();
+                let mut datagram = Vec::new();
+                write_nack(&mut datagram, 7, SSRC[section], &lost);
+                self.rtcp(&datagram);
+            }
+            Step::Rtcp(datagram) => self.rtcp(datagram),
+            Step::Wait { ms } => {
+                self.now += Duration::from_millis(u64::from(*ms));
+                self.egress.wake(self.now, &mut self.sent);
+                assert!(self.egress.deadline().is_none_or(|d| d.at > self.now), "what was due is done");
+                self.drain(None);
+            }
+            Step::Goodbye => {
+                self.egress.goodbye(self.now, &mut self.sent);
+                self.drain(None);
+            }
+        }
+    }
+
+    fn forward(&mut self, section: usize, packets: &[Given], clock: i16, synced: bool) {
+        let mut batch = Vec::new();
+        if let Some(shown) = self.shown.get_mut(section) {
+            for given in packets.iter().take(64) {
+                let seq = shown.seq.saturating_add_signed(i64::from(given.seq));
+                let rtp_time = shown.rtp_time.wrapping_add_signed(i32::from(given.ticks));
+                shown.seq = shown.seq.max(seq + 1);
+                shown.rtp_time = shown.rtp_time.max(rtp_time);
+                // The last four bytes tell one payload from another; one in eight packets is padding.
+                let mut payload = vec![given.payload; usize::from(given.payload) * 6];
+                payload.extend((self.given.len() as u32).to_be_bytes());
+                let payload: Payload = if given.payload % 8 == 7 { [].into() } else { payload.into() };
+                self.given.push((payload.clone(), given.key_frame));
+                batch.push(Packet {
+                    ext_seq: seq,
+                    rtp_time,
+                    marker: given.marker,
+                    key_frame: given.key_frame,
+                    level: None,
+                    arrived: self.now,
+                    payload,
+                });
+            }
+        }
+        let rtp_time = batch.first().map_or(0, |p| p.rtp_time).wrapping_add_signed(i32::from(clock));
+        let clock = StreamClock { at: self.now, rtp_time, synced };
+        let waiting = self.egress.waiting_for_key_frame(section);
+        let done = self.egress.forward(self.now, section, clock, &batch, &mut self.sent);
+        assert!(done.packets as usize <= batch.len());
+        let first = self.drain(Some(section));
+        if waiting && !first.is_empty() {
+            let key_frame = first.into_iter().min_by_key(|(seq, _)| *seq).is_some_and(|(_, key_frame)| key_frame);
+            assert!(key_frame, "in the order of its numbers, video begins with a key frame");
+        }
+    }
+
+    fn rtcp(&mut self, datagram: &[u8]) {
+        let (before, mut feedback) = (self.egress.stats(), Vec::new());
+        let taken = self.egress.receive_rtcp(self.now, datagram, &mut self.sent, &mut feedback);
+        let after = self.egress.stats();
+        assert_eq!(after.rtcp_received + after.rtcp_bad, before.rtcp_received + before.rtcp_bad + 1);
+        assert_eq!(after.rtcp_bad > before.rtcp_bad, taken.is_err());
+        assert!(feedback.len() <= 8, "each thing once a datagram");
+        assert!(after.loss.is_finite() && (0.0..=1.0).contains(&after.loss));
+        assert!(self.egress.twcc_results().count() <= 512);
+        self.drain(None);
+    }
+
+    /// Reads what was sent. `section`: the one that may send media now. Answers its packets: how
+    /// far each is from the first, and whether it begins a key frame.
+    fn drain(&mut self, section: Option<usize>) -> Vec<(i16, bool)> {
+        let (mut media, mut base) = (Vec::new(), None);
+        let ends = self.sent.starts.iter().skip(1).copied().chain([self.sent.buffer.len()]);
+        let bounds: Vec<(usize, usize)> = self.sent.starts.iter().copied().zip(ends).collect();
+        let buffer = std::mem::take(&mut self.sent).buffer;
+        for (start, end) in bounds {
+            let datagram = &buffer[start..end];
+            assert!(datagram.len() <= 2_048, "{}", datagram.len());
+            if classify(datagram) == Class::Rtcp {
+                Compound::new(datagram).for_each(|packet| assert!(packet.is_ok(), "we write what can be read"));
+                continue;
+            }
+            let view = RtpView::parse(datagram).expect("we write what can be read");
+            let twcc = view.extension(TWCC).and_then(|v| v.first_chunk::<2>()).map(|v| u16::from_be_bytes(*v));
+            let twcc = twcc.expect("agreed on everywhere");
+            assert!(self.twcc.is_none_or(|last| twcc == last.wrapping_add(1)), "numbers of one transport");
+            self.twcc = Some(twcc);
+            let (n, shown) =
+                (0..3).zip(&mut self.shown).find(|(n, _)| SSRC[*n] == view.header.ssrc & !1).expect("ours");
+            assert!(shown.carried.is_some() && !shown.paused, "nothing leaves a free or paused section");
+            if view.header.ssrc == SSRC[n] {
+                assert_eq!(section, Some(n), "only what is forwarded");
+                let index = view.payload.last_chunk::<4>().map(|n| u32::from_be_bytes(*n) as usize);
+                let given = index.and_then(|n| self.given.get(n)).expect("a payload that was given");
+                assert_eq!(&given.0[..], view.payload);
+                let base = *base.get_or_insert(view.header.seq);
+                media.push((view.header.seq.wrapping_sub(base).cast_signed(), given.1));
+                let before = shown.sent.insert(view.header.seq, (view.header.pt, view.payload.to_vec()));
+                assert!(before.is_none(), "number {} was used twice", view.header.seq);
+                shown.last = view.header.seq;
+            } else {
+                let (osn, payload) = view.payload.split_first_chunk::<2>().expect("RFC 4588 section 4");
+                let (pt, sent) = shown.sent.get(&u16::from_be_bytes(*osn)).expect("only what was sent is sent again");
+                assert_eq!((&sent[..], pt + 1), (payload, view.header.pt));
+                assert!(shown.repairs.insert(view.header.seq), "number {} was used twice", view.header.seq);
+            }
+        }
+        media
+    }
+}
