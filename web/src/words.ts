@@ -123,6 +123,28 @@ export const words = {
     watchNothing: (room: string) => `Nothing is on air in ${room} yet. This page starts by itself.`,
   },
 
+  share: {
+    start: 'Share your screen',
+    stop: 'Stop sharing your screen',
+    on: 'You share your screen.',
+    off: 'You stopped sharing your screen.',
+    hostsOnly: 'Only hosts may share here.',
+    system: 'Your system keeps this browser from recording the screen.',
+    theirs: (name: string) => `${name}'s screen`,
+    yours: 'Your screen',
+    began: (name: string) => `${name} shares the screen.`,
+    ended: (name: string) => `${name} stopped sharing the screen.`,
+    stoppedBy: (by: string) => `${by} stopped your screen.`,
+    stoppedByServer: 'Your screen was stopped.',
+  },
+
+  pages: {
+    label: 'Pages of people',
+    previous: 'Previous page',
+    next: 'Next page',
+    of: (page: number, pages: number) => `Page ${page} of ${pages}`,
+  },
+
   tile: {
     muted: 'muted',
     weak: 'weak connection',
@@ -176,10 +198,12 @@ export const words = {
       ['M', 'Mute or unmute the microphone'],
       ['V', 'Stop or start the video'],
       ['Hold Space', 'Talk while muted'],
+      ['S', 'Share or stop sharing the screen'],
       ['P', 'People'],
       ['I', 'Statistics'],
       ['Arrow keys', 'Move between tiles'],
       ['Enter', 'Pin a tile'],
+      ['PageUp, PageDown', 'Previous or next page of people'],
       ['F6', 'Next region'],
       ['Esc', 'Close what is on top'],
       ['?', 'This help'],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ParticipantInfo, RoomEvent, TrackInfo } from '../src/net/events'
-import { emptyRoom, reduce, sectionOf, trackIds, unshown, type Room } from '../src/call/room'
+import { emptyRoom, midsOf, reduce, trackIds, unshown, type Room } from '../src/call/room'
 import { Ring } from '../src/call/ring'
 import { rate, Steady, type Measured } from '../src/call/quality'
 
@@ -22,6 +22,12 @@ const person = (identity: string, ...tracks: TrackInfo[]): ParticipantInfo => ({
   tracks,
 })
 const play = (events: RoomEvent[], from: Room = emptyRoom) => events.reduce((room, event) => reduce(room, event, me), from)
+
+/** A participant's track of a source, and the section that carries it. */
+const sectionOf = (room: Room, identity: string, source: TrackInfo['source']) => {
+  const found = room.participants.get(identity)?.tracks.find((t) => t.source === source) ?? null
+  return { track: found, mid: found && (midsOf(room).get(found.id) ?? null) }
+}
 
 const bob = person('bob', track('TR_1', 'microphone'), track('TR_2', 'camera'))
 const snapshot: RoomEvent = {

@@ -106,6 +106,7 @@ describe('one notice at a time, worst first', () => {
     mutedBy: null,
     moving: false,
     device: null,
+    share: null,
     controlLost: false,
     uploadWeak: false,
     downloadWeak: false,

@@ -8,6 +8,8 @@ export interface Causes {
   mutedBy: string | null
   moving: boolean
   device: Said | null
+  /** Why the screen was not shared. */
+  share: Said | null
   controlLost: boolean
   uploadWeak: boolean
   downloadWeak: boolean
@@ -33,6 +35,7 @@ export function pickNotice(c: Causes): Notice | null {
   if (c.mutedBy) return say(c.mutedBy)
   if (c.moving) return say(words.byOthers.moving)
   if (c.device) return { ...c.device, urgent: true }
+  if (c.share) return { ...c.share, urgent: true }
   if (c.controlLost) return say(w.controlLost)
   if (c.uploadWeak) return say(w.uploadWeak, ['stopVideo'])
   if (c.downloadWeak) return say(w.downloadWeak)
