@@ -9,7 +9,10 @@ await mkdir(out, { recursive: true })
 
 const { context, close } = await launch()
 let peer
-const mock = await startMock((id, offer, send) => peer.evaluate((args) => window.answer(...args), [id, offer, send]))
+const mock = await startMock(
+  (id, offer, send) => peer.evaluate((args) => window.answer(...args), [id, offer, send]),
+  (id, fragment) => peer.evaluate((args) => window.restart(...args), [id, fragment]),
+)
 try {
   peer = await context.newPage()
   await peer.goto(`${mock.url}/peer.html`)

@@ -129,19 +129,20 @@ function others(room: Room, me: Me): ParticipantInfo[] {
   return [...room.participants.values()].filter((p) => isOther(p, me))
 }
 
-/** Tracks of a participant that no section carries, though this browser could play them. */
+/** Tracks of a participant that no section carries, though there is something to play, and this browser could. */
 function sectionless(room: Room, { tracks }: ParticipantInfo): TrackInfo[] {
   const carried = new Set([...room.sections.values()].map((section) => section.track))
-  return tracks.filter((track) => !carried.has(track.id) && !room.undecodable.has(track.id))
+  return tracks.filter((track) => !track.muted && !carried.has(track.id) && !room.undecodable.has(track.id))
 }
 
 /**
- * How many people have a track that found no section. Never more than the server's count of such tracks: a track is told
- * before its section, and is not missing in between.
+ * How many people are not heard, or not seen though their tile is `shown` (ids of the pictures that the stage wants).
+ * Never more than the server's count of such tracks: a track is told before its section, and is not missing in between.
  */
-export function unshown(room: Room, me: Me): number {
+export function unshown(room: Room, me: Me, shown: ReadonlySet<string>): number {
   if (room.missing === 0) return 0
-  return Math.min(room.missing, others(room, me).filter((p) => sectionless(room, p).length > 0).length)
+  const missed = (track: TrackInfo) => track.kind === 'audio' || shown.has(track.id)
+  return Math.min(room.missing, others(room, me).filter((p) => sectionless(room, p).some(missed)).length)
 }
 
 /** A track that goes on in another codec is no longer the one that could not be decoded. */
