@@ -20,6 +20,8 @@ const room = `crowd-${process.pid}`
 const names = Array.from({ length: OTHERS }, (_, n) => `P${String(n + 1).padStart(2, '0')}`)
 const shown = (page) => page.evaluate(() => [...document.querySelectorAll('[data-tile]')].map((node) => node.dataset.tile))
 
+const pager = (page, number) => page.getByRole('navigation', { name: 'Pages of people' }).getByText(`Page ${number} of 2`).waitFor()
+
 /** Everybody of this page has a picture that the server sends now, and nobody else is drawn. */
 async function pageIs(page, wanted) {
   await until(`the page shows ${wanted.length} others`, async () => (await shown(page)).slice(0, -1).join() === wanted.join().toLowerCase())
@@ -96,11 +98,11 @@ try {
   ann = await person('Ann')
   const { page } = ann
   await join(ann, url, room)
-  await page.getByText('Page 1 of 2').waitFor()
+  await pager(page, 1)
   await pageIs(page, names.slice(0, 24))
   await shots(page, out, 'crowd', [[1440, 900], [768, 1024], [390, 844]])
   await page.keyboard.press('PageDown')
-  await page.getByText('Page 2 of 2').waitFor()
+  await pager(page, 2)
   await pageIs(page, names.slice(24))
   await page.keyboard.press('PageUp')
   await pageIs(page, names.slice(0, 24))

@@ -13,7 +13,7 @@ const CSP =
   "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 /**
- * `answer(id, offer, send)`: gives an SDP answer. `restart(id, fragment)`: the fragment of an ICE restart's answer.
+ * `answer(id, offer, send, screens)`: gives an SDP answer. `restart(id, fragment)`: the fragment of an ICE restart's answer.
  * Returns the mock: its URL, its switches, what it was told.
  */
 export async function startMock(answer, restart) {
@@ -121,7 +121,9 @@ export async function startMock(answer, restart) {
       if (screen && mock.refuseScreen) return problem(response, mock.refuseScreen)
       const id = `TP_${next++}`
       const offer = mock.noPath ? body.replace(/a=candidate:.*\r\n/g, '') : body
-      let sdp = await answer(id, offer, parts[1] === 'whip' ? 0 : Math.min(mock.sent, Math.max(1, mock.others.length)))
+      const videos = mock.others.flatMap(({ tracks }) => tracks.filter(({ kind }) => kind === 'video'))
+      const send = parts[1] === 'whip' ? 0 : Math.min(mock.sent, Math.max(1, videos.length))
+      let sdp = await answer(id, offer, send, videos.map(({ source }) => source === 'screen'))
       if (mock.noPath) sdp = sdp.replace(/a=candidate:.*\r\n/g, '')
       if (parts[1] === 'whep') mock.play = { id, sdp }
       if (screen) published({ id: `TR_${me.identity}_s`, source: 'screen', kind: 'video', codec: 'vp8', muted: false }, id)

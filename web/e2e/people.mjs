@@ -8,7 +8,8 @@ export async function person(name, options) {
   const faults = []
   page.on('pageerror', (error) => faults.push(String(error)))
   page.on('console', (message) => {
-    if (message.type() === 'error') console.error(`${name}'s console: ${message.text()} ${message.location().url}`)
+    // A request that did not succeed is the page's to tell; here it is often the point of the check.
+    if (message.type() === 'error' && !/^Failed to load resource/.test(message.text())) console.error(`${name}'s console: ${message.text()} ${message.location().url}`)
     if (/Content Security Policy/.test(message.text())) faults.push(message.text())
   })
   return { name, page, close, faults }

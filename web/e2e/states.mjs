@@ -19,7 +19,7 @@ let peer
 const media = new MediaRelay()
 const unaddressed = (sdp) => sdp.replace(/a=candidate:.*\r\n/g, '')
 const mock = await startMock(
-  async (id, offer, send) => media.through(await peer.evaluate((args) => window.answer(...args), [id, unaddressed(offer), send])),
+  async (id, offer, ...how) => media.through(await peer.evaluate((args) => window.answer(...args), [id, unaddressed(offer), ...how])),
   async (id, fragment) => media.through(await peer.evaluate((args) => window.restart(...args), [id, unaddressed(fragment)])),
 )
 peer = await context.newPage()

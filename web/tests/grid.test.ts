@@ -62,6 +62,8 @@ describe('grid', () => {
       expect(rect.left + rect.width).toBe(last.left + last.width - 8)
       expect(rect.top + rect.height).toBe(last.top + last.height - 8)
       expect(rect.left).toBeGreaterThan(last.left)
+      const above = corner(stage, last, 1)
+      expect(above.top + above.height + 8).toBe(rect.top)
     }
   })
 
@@ -114,6 +116,8 @@ describe('pages', () => {
     expect(pageOf([...people(2), screen('p0'), own], null, 0, desktop).floats).toBe(false)
     expect(pageOf([...people(2), own], 'me', 0, desktop)).toMatchObject({ floats: false, main: { key: 'me' } })
     expect(pageOf([own], null, 0, desktop).floats).toBe(false)
+    const sharing = pageOf([...people(2), screen('me', true), own], null, 0, desktop)
+    expect([sharing.floats, keys(sharing.beside)]).toEqual([true, ['p0', 'p1', 'me/screen', 'me']])
   })
   it('gives the stage to what is pinned, else to the newest of others’ screens, never to one’s own by itself', () => {
     const tiles = [...people(4), screen('p1'), screen('p3'), screen('me', true), own]

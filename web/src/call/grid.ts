@@ -95,7 +95,8 @@ export function mainGrid(others: number, stage: Stage): Rect[] {
   const main: Rect = phone
     ? { left: GAP, top: 0, width: stage.width - 2 * GAP, height: stage.height * MAIN_PHONE }
     : { left: SIDE, top: 0, width: stage.width - 2 * SIDE - STRIP - GAP, height: stage.height }
-  const columns = phone ? Math.min(Math.max(others, 2), STRIP_COLUMNS_PHONE) : 1
+  // Up to four stand in two columns, wide enough for their pictures.
+  const columns = phone ? (others <= 4 ? 2 : STRIP_COLUMNS_PHONE) : 1
   const left = phone ? GAP : main.left + main.width + GAP
   const top = phone ? main.height + GAP : 0
   const rows = Math.ceil(others / columns)
@@ -111,14 +112,14 @@ export function mainGrid(others: number, stage: Stage): Rect[] {
   return [main, ...strip]
 }
 
-/** One's own tile, floating in the corner of the last of up to two others. */
-export function corner(stage: Stage, last: Rect): Rect {
+/** One's own tile, floating in the corner of the last of up to two others; `above`: over so many of its kind. */
+export function corner(stage: Stage, last: Rect, above = 0): Rect {
   const phone = stage.width < PHONE
   const width = phone ? 96 : 208
   const height = phone ? 128 : 117
   return {
     left: Math.max(0, last.left + last.width - width - GAP),
-    top: Math.max(0, last.top + last.height - height - GAP),
+    top: Math.max(0, last.top + last.height - (above + 1) * (height + GAP)),
     width,
     height,
   }

@@ -14,7 +14,7 @@ export interface Page<T> {
   main: T | null
   /** The others of this page, in order; one's own last. */
   beside: T[]
-  /** One's own tile lies over the others, in a corner. */
+  /** One's own tiles lie over the others, in a corner. */
   floats: boolean
   /** From 0. */
   page: number
@@ -38,7 +38,7 @@ export function pageOf<T extends Seat>(tiles: readonly T[], pinned: string | nul
   const others = [...screens.filter((tile) => tile !== main), ...rest(false).filter((tile) => !tile.screen)]
   const people = tiles.filter((tile) => !tile.own && !tile.screen).length
   // A screen is not covered by it.
-  const floats = people > 0 && people <= 2 && own.length === 1 && !own[0]?.screen && !main?.screen
+  const floats = people > 0 && people <= 2 && own.length > 0 && !main?.own && !main?.screen
   const inGrid = floats ? [] : own
   const fits = (area: Stage) => Math.max(1, (main ? besideMain(area) : perPage(area)) - inGrid.length)
   const whole = fits(stage)

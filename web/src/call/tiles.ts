@@ -15,7 +15,7 @@ export interface TileView {
   /** A shared screen: shown whole, and by preference. */
   screen: boolean
   video: MediaStreamTrack | null
-  /** The track that the picture is of, to be asked for; nothing for one's own and for those that send none. */
+  /** The track to ask for, though it be muted now; nothing for one's own and for those that send none. */
   track: string | null
   muted: boolean
   away: boolean
@@ -81,8 +81,8 @@ function picture(
   mids: ReadonlyMap<string, string>,
   track: TrackInfo | undefined,
 ): Pick<TileView, 'video' | 'track'> {
-  if (!track || track.muted || room.undecodable.has(track.id)) return { video: null, track: null }
-  const mid = mids.get(track.id)
+  if (!track) return { video: null, track: null }
+  const mid = track.muted || room.undecodable.has(track.id) ? undefined : mids.get(track.id)
   return { video: mid === undefined ? null : (play.tracks.get(mid) ?? null), track: track.id }
 }
 
