@@ -92,6 +92,8 @@ let failed = false
 try {
   const stand = crowd.context.pages()[0]
   await stand.goto(`${url}/healthz`)
+  // Sound is made only after a click.
+  await stand.mouse.click(2, 2)
   await stand.evaluate(install)
   for (const [n, name] of names.entries()) await stand.evaluate((args) => window.publish(...args), [room, name, n])
   console.log(`${OTHERS} publish`)

@@ -3,6 +3,7 @@
 /** Runs in a page of the server's origin. */
 export function install() {
   const context = new AudioContext()
+  void context.resume()
   const painters = []
   setInterval(() => painters.forEach((paint) => paint()), 250)
 
@@ -23,14 +24,15 @@ export function install() {
     return canvas.captureStream(4).getVideoTracks()[0]
   }
 
-  window.gains = new Map()
+  window.voices = new Map()
   function tone(name, hertz) {
     const out = context.createMediaStreamDestination()
     const gain = new GainNode(context, { gain: 0 })
     const oscillator = new OscillatorNode(context, { frequency: hertz })
     oscillator.connect(gain).connect(out)
     oscillator.start()
-    window.gains.set(name, gain)
+    // All of it is kept: what nothing refers to falls silent one day.
+    window.voices.set(name, { gain, oscillator, out })
     return out.stream.getAudioTracks()[0]
   }
   /** Publishes as `name` into a room; resolves when it is connected. */
@@ -43,6 +45,7 @@ export function install() {
     })
     const { token } = await asked.json()
     const pc = new RTCPeerConnection()
+    window.voices.pcs = [...(window.voices.pcs ?? []), pc]
     const streams = [new MediaStream()]
     pc.addTransceiver(tone(name, 200 + 20 * n), { direction: 'sendonly', streams })
     pc.addTransceiver(picture(name, (n * 47) % 360), { direction: 'sendonly', streams, sendEncodings: [{ maxBitrate: 60_000 }] })
@@ -64,6 +67,7 @@ export function install() {
   }
   /** Lets one of them be heard, or not. */
   window.speak = (name, on) => {
-    window.gains.get(name).gain.value = on ? 0.3 : 0
+    if (context.state !== 'running') throw new Error(`sound is ${context.state}`)
+    window.voices.get(name).gain.gain.value = on ? 0.3 : 0
   }
 }

@@ -25,7 +25,7 @@ export const linkStates = {
     const cutMs = Date.now()
     await until('it is told', async () => /Reconnecting… \d+ s/.test(await s.page.textContent('header')), 8000)
     const tookMs = Date.now() - cutMs
-    assert(tookMs > 1500 && tookMs < 4500, `it is told after ${tookMs} ms`)
+    assert(tookMs > 1500, `it is told after ${tookMs} ms`)
     await greyed(s, 'bob').waitFor()
     assert(await s.page.evaluate(() => document.querySelector('[data-tile=bob] video').videoWidth > 0), 'the last picture is gone')
     assert((await s.page.locator('[data-tile^="ann-"].away').count()) === 0, 'one’s own picture is greyed')

@@ -115,6 +115,10 @@ export const words = {
     left: (room: string) => `You left ${room}.`,
     moreThanFit: (people: number) =>
       people === 1 ? '1 more person is here than this page shows.' : `${people} more people are here than this page shows.`,
+    unheard: (people: number) =>
+      people === 1
+        ? '1 person is not heard: too many microphones are on.'
+        : `${people} people are not heard: too many microphones are on.`,
     codecUnsupported: (name: string) => `This browser cannot show ${name}'s video. You hear the sound.`,
     joined: (names: string) => `${names} joined.`,
     goneNames: (names: string) => `${names} left.`,

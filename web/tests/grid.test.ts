@@ -127,6 +127,12 @@ describe('pages', () => {
     expect(pageOf(tiles, 'p0', 0, desktop).main?.key).toBe('p0')
     expect(pageOf([...people(4), screen('me', true), own], null, 0, desktop).main).toBeNull()
   })
+  it('puts small tiles below a large one where the stage stands upright, wide enough for pictures', () => {
+    const [main, first] = mainGrid(4, { width: 768, height: 896 })
+    expect(main?.width).toBe(752)
+    expect(first?.top).toBeGreaterThan(main?.height ?? 0)
+    expect(first?.width).toBeGreaterThan(160)
+  })
   it.each([desktop, phone, { width: 768, height: 772 }])('pages what does not fit beside a large tile of %o', (stage) => {
     const tiles = [...people(40), screen('p1'), own]
     const page = pageOf(tiles, null, 0, stage)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ParticipantInfo, RoomEvent, TrackInfo } from '../src/net/events'
-import { emptyRoom, midsOf, reduce, trackIds, unshown, type Room } from '../src/call/room'
+import { emptyRoom, midsOf, reduce, missed, trackIds, type Room } from '../src/call/room'
 import { Ring } from '../src/call/ring'
 import { rate, Steady, type Measured } from '../src/call/quality'
 
@@ -152,6 +152,11 @@ describe('who does not fit', () => {
   const cy = person('cy', track('TR_8', 'microphone'), track('TR_9', 'camera'))
   const dana = person('dana', track('TR_10', 'microphone'), track('TR_11', 'camera'))
   const joined = (participant: ParticipantInfo): RoomEvent => ({ event: 'participant_joined', participant })
+  /** People who are not heard, or not seen. */
+  const unshown = (room: Room, who: typeof me, shown: ReadonlySet<string>) => {
+    const { unheard, unshown } = missed(room, who, shown)
+    return Math.max(unheard, unshown)
+  }
   const seen = new Set(['TR_9', 'TR_11'])
 
   it('leaves out pictures of another page, not sound', () => {

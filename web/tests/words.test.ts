@@ -113,6 +113,7 @@ describe('one notice at a time, worst first', () => {
     spokeMuted: false,
     silent: null,
     undecodable: null,
+    unheard: 0,
     unshown: 0,
   }
   it('is silent when all is well', () => expect(pickNotice(none)).toBeNull())

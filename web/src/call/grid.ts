@@ -25,9 +25,9 @@ const TABLET = 900
 /** Width of the tiles beside a large one, and their height. */
 const STRIP = 200
 const STRIP_HEIGHT = (STRIP * 9) / 16
-/** On a phone they stand below it, four in a row. */
-const STRIP_COLUMNS_PHONE = 4
-const MAIN_PHONE = 0.6
+/** Where they stand below it, four are in a row. */
+const STRIP_COLUMNS = 4
+const MAIN_SHARE = 0.6
 
 /** Width of a 16:9 tile when `count` tiles stand in `columns` columns. */
 function tileWidth(count: number, columns: number, stage: Stage): number {
@@ -79,30 +79,33 @@ export function perPage(stage: Stage): number {
   return stage.width < PHONE ? 6 : stage.width < TABLET ? 12 : 25
 }
 
+/** On a phone and on a stage that stands upright, small tiles are below the large one, not beside it. */
+const stacked = (stage: Stage): boolean => stage.width < PHONE || stage.width < stage.height
+
 /** How many tiles stand beside a large one. */
 export function besideMain(stage: Stage): number {
-  if (stage.width >= PHONE) return Math.max(1, Math.floor((stage.height + GAP) / (STRIP_HEIGHT + GAP)))
-  const width = (stage.width - (STRIP_COLUMNS_PHONE + 1) * GAP) / STRIP_COLUMNS_PHONE
-  const rows = Math.floor((stage.height * (1 - MAIN_PHONE)) / (width + GAP))
-  return STRIP_COLUMNS_PHONE * Math.max(1, rows)
+  if (!stacked(stage)) return Math.max(1, Math.floor((stage.height + GAP) / (STRIP_HEIGHT + GAP)))
+  const width = (stage.width - (STRIP_COLUMNS + 1) * GAP) / STRIP_COLUMNS
+  const rows = Math.floor((stage.height * (1 - MAIN_SHARE)) / (width + GAP))
+  return STRIP_COLUMNS * Math.max(1, rows)
 }
 
-/** A large tile, then `others` small ones beside it (on a phone: below it). */
+/** A large tile, then `others` small ones beside it or below it. */
 export function mainGrid(others: number, stage: Stage): Rect[] {
   if (others === 0) return grid(1, stage)
   if (stage.width <= 0 || stage.height <= 0) return []
-  const phone = stage.width < PHONE
-  const main: Rect = phone
-    ? { left: GAP, top: 0, width: stage.width - 2 * GAP, height: stage.height * MAIN_PHONE }
+  const below = stacked(stage)
+  const main: Rect = below
+    ? { left: GAP, top: 0, width: stage.width - 2 * GAP, height: stage.height * MAIN_SHARE }
     : { left: SIDE, top: 0, width: stage.width - 2 * SIDE - STRIP - GAP, height: stage.height }
   // Up to four stand in two columns, wide enough for their pictures.
-  const columns = phone ? (others <= 4 ? 2 : STRIP_COLUMNS_PHONE) : 1
-  const left = phone ? GAP : main.left + main.width + GAP
-  const top = phone ? main.height + GAP : 0
+  const columns = below ? (others <= 4 ? 2 : STRIP_COLUMNS) : 1
+  const left = below ? GAP : main.left + main.width + GAP
+  const top = below ? main.height + GAP : 0
   const rows = Math.ceil(others / columns)
-  const width = phone ? (main.width - (columns - 1) * GAP) / columns : STRIP
+  const width = below ? (main.width - (columns - 1) * GAP) / columns : STRIP
   const room = (stage.height - top - (rows - 1) * GAP) / rows
-  const height = Math.max(0, Math.min(room, phone ? width : STRIP_HEIGHT))
+  const height = Math.max(0, Math.min(room, below ? width : STRIP_HEIGHT))
   const strip = Array.from({ length: others }, (_, n) => ({
     left: left + (n % columns) * (width + GAP),
     top: top + Math.floor(n / columns) * (height + GAP),

@@ -16,7 +16,9 @@ export interface Causes {
   spokeMuted: boolean
   silent: string | null
   undecodable: string | null
-  /** People of whom something finds no place on this page. */
+  /** People whose sound finds no place on this page. */
+  unheard: number
+  /** People whose tile is here and whose picture finds no place. */
   unshown: number
 }
 
@@ -42,6 +44,7 @@ export function pickNotice(c: Causes): Notice | null {
   if (c.spokeMuted) return say(w.muted)
   if (c.silent) return say(words.devices.silent(c.silent))
   if (c.undecodable) return say(w.codecUnsupported(c.undecodable))
+  if (c.unheard > 0) return say(w.unheard(c.unheard))
   if (c.unshown > 0) return say(w.moreThanFit(c.unshown))
   return null
 }

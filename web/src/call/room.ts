@@ -135,14 +135,22 @@ function sectionless(room: Room, { tracks }: ParticipantInfo): TrackInfo[] {
   return tracks.filter((track) => !track.muted && !carried.has(track.id) && !room.undecodable.has(track.id))
 }
 
+/** People of whom something that is wanted has no section. */
+export interface Missed {
+  unheard: number
+  unshown: number
+}
+
 /**
- * How many people are not heard, or not seen though their tile is `shown` (ids of the pictures that the stage wants).
- * Never more than the server's count of such tracks: a track is told before its section, and is not missing in between.
+ * How many people are not heard, and how many are not seen though their tile is `shown` (ids of the pictures that the
+ * stage wants). Never more than the server's count of such tracks: a track is told before its section, and is not missing
+ * in between.
  */
-export function unshown(room: Room, me: Me, shown: ReadonlySet<string>): number {
-  if (room.missing === 0) return 0
-  const missed = (track: TrackInfo) => track.kind === 'audio' || shown.has(track.id)
-  return Math.min(room.missing, others(room, me).filter((p) => sectionless(room, p).some(missed)).length)
+export function missed(room: Room, me: Me, shown: ReadonlySet<string>): Missed {
+  const people = room.missing === 0 ? [] : others(room, me).map((p) => sectionless(room, p))
+  const count = (is: (track: TrackInfo) => boolean) =>
+    Math.min(room.missing, people.filter((tracks) => tracks.some(is)).length)
+  return { unheard: count((track) => track.kind === 'audio'), unshown: count((track) => shown.has(track.id)) }
 }
 
 /** A track that goes on in another codec is no longer the one that could not be decoded. */

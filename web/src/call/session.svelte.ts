@@ -15,7 +15,7 @@ import { FEW, MANY, Playback, publish, sectionsFor, type Publication, type Secti
 import { Promoter } from './promote'
 import { rate, Steady, type Quality } from './quality'
 import { Ring } from './ring'
-import { emptyRoom, isOther, reduce, trackIds, unshown, type Me, type Room } from './room'
+import { emptyRoom, isOther, missed, reduce, trackIds, type Me, type Missed, type Room } from './room'
 import { Screen } from './screen.svelte'
 import { StatsReader } from './stats'
 import { Wishes } from './wishes'
@@ -66,7 +66,7 @@ export class Session {
   upload = $state<Quality>('none')
   download = $state<Quality>('none')
   /** People of whom something that is wanted has no section, for 3 s and more. */
-  unshown = $state(0)
+  missed = $state.raw<Missed>({ unheard: 0, unshown: 0 })
   /** Places of the first page while it is shown and not all fit; else 0, and nobody is moved. */
   firstPage = $state(0)
   readonly link = new Link(performance.now())
@@ -91,7 +91,7 @@ export class Session {
   #early: RoomEvent[] | null = null
   #replaying: Promise<void> | null = null
   /** Of the last three seconds. */
-  #unshown: number[] = []
+  #missed: Missed[] = []
   #ringTimer = 0
   #promoteTimer = 0
   #controlTimer = 0
@@ -458,9 +458,10 @@ export class Session {
     const report = this.#health.read(up, down, nowMs)
     this.report = report
     this.flows = this.#mending.flows
-    const missed = unshown(this.room, this.me, new Set(this.#shown.map(({ track }) => track)))
-    this.#unshown = [...this.#unshown.slice(-2), missed]
-    this.unshown = this.#unshown.length < 3 ? 0 : Math.min(...this.#unshown)
+    const now = missed(this.room, this.me, new Set(this.#shown.map(({ track }) => track)))
+    this.#missed = [...this.#missed.slice(-2), now]
+    const least = (of: keyof Missed) => (this.#missed.length < 3 ? 0 : Math.min(...this.#missed.map((one) => one[of])))
+    this.missed = { unheard: least('unheard'), unshown: least('unshown') }
     this.upload = this.#steady.up.next(rate(report.up.measured), nowMs)
     this.download = this.#steady.down.next(rate(report.down.measured), nowMs)
   }
