@@ -175,9 +175,36 @@ def keep_screens(pictures):
     return len(shots)
 
 
+def page_check(name, limit_s):
+    """A check of web/e2e against a server of its own; its last line says what was seen."""
+    pictures = LOGS / name
+    pictures.mkdir(exist_ok=True)
+    with server(name, binary()) as (url, _):
+        output = run(name, ["node", f"web/e2e/{name}.mjs", url, str(pictures)], limit_s)
+    SCREENS.mkdir(exist_ok=True)
+    for shot in sorted(pictures.glob("*.png")):
+        shutil.copy2(shot, SCREENS)
+    return last_line(output)
+
+
+def check_share():
+    """a shared screen is seen by who is there and by who comes later, and taken over"""
+    return page_check("share", 300)
+
+
+def check_reconnect():
+    """the page says that signalling, media or both are lost, and comes back by itself"""
+    return page_check("reconnect", 300)
+
+
+def check_crowd():
+    """31 people on two pages: only who is seen is sent and drawn, within the page's budgets"""
+    return page_check("crowd", 420)
+
+
 def check_pages():
     """every state of the pages says the right words, and is accessible"""
-    return last_line(run("pages", ["npm", "--prefix", "web", "run", "--silent", "e2e"], 600))
+    return last_line(run("pages", ["npm", "--prefix", "web", "run", "--silent", "e2e"], 900))
 
 
 def check_aiortc():
@@ -275,6 +302,9 @@ CHECKS = {
     "start": check_start,
     "browsers": check_browsers,
     "pages": check_pages,
+    "share": check_share,
+    "reconnect": check_reconnect,
+    "crowd": check_crowd,
     "aiortc": check_aiortc,
     "push": check_push,
     "werift": check_werift,

@@ -566,7 +566,7 @@ pub struct SessionPatch {
 pub struct Wish {
     /// Which.
     pub track: TrackId,
-    /// Send nothing of it.
+    /// Send nothing of it; its section goes to a track that waits for one.
     pub paused: bool,
     /// Picture size it is shown at, in physical pixels.
     pub width_px: Option<u32>,
@@ -668,7 +668,8 @@ pub enum RoomEvent {
     },
     /// To one session: what a section of its play transport carries from now on.
     SectionAssigned(SectionAssignment),
-    /// To one session: how many tracks have no section of a play transport; on every change, 0 included.
+    /// To one session: how many tracks that it would see or hear have no section of a play transport; on every change,
+    /// 0 included. A paused or muted track is not missed.
     SectionsFull {
         /// `TP_…`
         #[serde(serialize_with = "text")]

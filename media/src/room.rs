@@ -53,20 +53,29 @@ impl Sections {
         Self { slots }
     }
 
-    /// Puts a track into a free section; `None` if there is none of its kind.
-    pub fn place(&mut self, candidate: Candidate) -> Option<usize> {
-        let free = |slot: &Slot| slot.usable && slot.held.is_none() && slot.kind == candidate.kind;
+    /// Puts a track into a free section, else into that of a track which is `spare`: the section, and what had it.
+    /// `None` if there is neither of its kind.
+    pub fn place(
+        &mut self,
+        candidate: Candidate,
+        spare: impl Fn(TrackKey) -> bool,
+    ) -> Option<(usize, Option<TrackKey>)> {
+        let fits = |slot: &Slot| slot.usable && slot.kind == candidate.kind;
         let partner_is = |slot: &Slot, wanted: fn(Option<u32>, u32) -> bool| {
             let partner = self.slots.iter().find(|other| other.kind != slot.kind && other.ordinal == slot.ordinal);
             wanted(partner.and_then(|p| p.held).map(|held| held.participant), candidate.participant)
         };
         let rules: [fn(Option<u32>, u32) -> bool; 3] =
             [|partner, me| partner == Some(me), |partner, _| partner.is_none(), |_, _| true];
-        let section = rules
-            .into_iter()
-            .find_map(|rule| self.slots.iter().position(|slot| free(slot) && partner_is(slot, rule)))?;
-        self.slots[section].held = Some(candidate);
-        Some(section)
+        let first = |open: &dyn Fn(&Slot) -> bool| {
+            rules.into_iter().find_map(|rule| {
+                self.slots.iter().position(|slot| fits(slot) && open(slot) && partner_is(slot, rule))
+            })
+        };
+        let section = first(&|slot| slot.held.is_none())
+            .or_else(|| first(&|slot| slot.held.is_some_and(|held| spare(held.track))))?;
+        let before = self.slots[section].held.replace(candidate);
+        Some((section, before.map(|held| held.track)))
     }
 
     /// Takes a track out; the section it had.
@@ -95,6 +104,11 @@ mod tests {
         Candidate { track: TrackKey(track), participant, kind }
     }
 
+    /// Into a free section only.
+    fn place(sections: &mut Sections, candidate: Candidate) -> Option<usize> {
+        sections.place(candidate, |_| false).map(|(section, _)| section)
+    }
+
     /// Audio, video, audio, video, …
     fn pairs(n: usize) -> Sections {
         Sections::new((0..n).flat_map(|_| [(Kind::Audio, true), (Kind::Video, true)]))
@@ -103,10 +117,10 @@ mod tests {
     #[test]
     fn tracks_fill_in_order_of_publication_and_by_kind() {
         let mut sections = Sections::new([(Kind::Audio, true), (Kind::Audio, true), (Kind::Video, true)]);
-        assert_eq!(sections.place(candidate(1, 1, Kind::Video)), Some(2));
-        assert_eq!(sections.place(candidate(2, 2, Kind::Audio)), Some(1), "the pair of ann's video stays hers");
-        assert_eq!(sections.place(candidate(3, 1, Kind::Audio)), Some(0));
-        assert_eq!(sections.place(candidate(4, 2, Kind::Video)), None, "one video section only");
+        assert_eq!(place(&mut sections, candidate(1, 1, Kind::Video)), Some(2));
+        assert_eq!(place(&mut sections, candidate(2, 2, Kind::Audio)), Some(1), "the pair of ann's video stays hers");
+        assert_eq!(place(&mut sections, candidate(3, 1, Kind::Audio)), Some(0));
+        assert_eq!(place(&mut sections, candidate(4, 2, Kind::Video)), None, "one video section only");
     }
 
     #[test]
@@ -120,19 +134,35 @@ mod tests {
             (5, 8, Kind::Video, 3),
             (6, 7, Kind::Audio, 0),
         ] {
-            assert_eq!(sections.place(candidate(track, who, kind)), Some(want), "track {track}");
+            assert_eq!(place(&mut sections, candidate(track, who, kind)), Some(want), "track {track}");
         }
     }
 
     #[test]
     fn a_leavers_section_is_used_again_and_an_unusable_one_never() {
         let mut sections = Sections::new([(Kind::Audio, false), (Kind::Audio, true), (Kind::Audio, true)]);
-        assert_eq!(sections.place(candidate(1, 1, Kind::Audio)), Some(1));
-        assert_eq!(sections.place(candidate(2, 2, Kind::Audio)), Some(2));
-        assert_eq!(sections.place(candidate(3, 3, Kind::Audio)), None);
+        assert_eq!(place(&mut sections, candidate(1, 1, Kind::Audio)), Some(1));
+        assert_eq!(place(&mut sections, candidate(2, 2, Kind::Audio)), Some(2));
+        assert_eq!(place(&mut sections, candidate(3, 3, Kind::Audio)), None);
         assert_eq!(sections.remove(TrackKey(1)), Some(1));
         assert_eq!(sections.remove(TrackKey(1)), None);
-        assert_eq!(sections.place(candidate(3, 3, Kind::Audio)), Some(1));
+        assert_eq!(place(&mut sections, candidate(3, 3, Kind::Audio)), Some(1));
         assert_eq!(sections.held().collect::<Vec<_>>(), [(1, TrackKey(3)), (2, TrackKey(2))]);
+    }
+
+    #[test]
+    fn what_is_not_wanted_gives_its_section_up_when_none_is_free() {
+        let mut sections = pairs(2);
+        for (track, who, kind) in [(1, 7, Kind::Audio), (2, 7, Kind::Video), (3, 8, Kind::Video)] {
+            assert!(place(&mut sections, candidate(track, who, kind)).is_some());
+        }
+        let spare = |track: TrackKey| track.0 == 2 || track.0 == 3;
+        assert_eq!(sections.place(candidate(4, 8, Kind::Audio), spare), Some((2, None)), "a free one comes first");
+        assert_eq!(sections.place(candidate(5, 8, Kind::Video), spare), Some((3, Some(TrackKey(3)))), "beside its sound");
+        assert_eq!(sections.place(candidate(6, 9, Kind::Video), spare), Some((1, Some(TrackKey(2)))));
+        assert_eq!(sections.place(candidate(7, 9, Kind::Video), spare), None);
+        assert_eq!(sections.place(candidate(8, 9, Kind::Audio), spare), None, "audio takes no video's place");
+        assert_eq!(sections.section_of(TrackKey(3)), None);
+        assert_eq!(sections.section_of(TrackKey(6)), Some(1));
     }
 }

@@ -52,7 +52,7 @@ pub struct SessionChange {
 pub struct TrackWish {
     /// `TR_…`
     track: String,
-    /// Send nothing of it. Acts now.
+    /// Send nothing of it. Acts now: where sections are short, a paused track's goes to one that is not.
     #[serde(default)]
     paused: bool,
     /// Width it is shown at, in physical pixels. Kept for the choice of layers.

@@ -1,7 +1,8 @@
 // node e2e/call.mjs URL OUTDIR: two browsers join one room of a real server over the page. Each has to see the other's
 // moving picture and hear the other's tone, in step. Screenshots go to OUTDIR. Ends non-zero, with a sentence, if not.
 import { mkdir } from 'node:fs/promises'
-import { assert, launch, until } from './browser.mjs'
+import { assert, until } from './browser.mjs'
+import { apart, inbound, join, look, mean, median, person, shots, tileOf } from './people.mjs'
 
 const SKEW_MS_MAX = 50
 const [url, out] = process.argv.slice(2)
@@ -12,84 +13,17 @@ if (!url || !out) {
 await mkdir(out, { recursive: true })
 const room = `e2e-${process.pid}`
 
-/** One person: a browser with a profile of its own, and the page in it. */
-async function person(name) {
-  const { context, close } = await launch()
-  const page = context.pages()[0] ?? (await context.newPage())
-  const faults = []
-  page.on('pageerror', (error) => faults.push(String(error)))
-  page.on('console', (message) => {
-    if (message.type() === 'error') console.error(`${name}'s console: ${message.text()} ${message.location().url}`)
-    if (/Content Security Policy/.test(message.text())) faults.push(message.text())
-  })
-  return { name, page, close, faults }
-}
-
-async function shots(page, what) {
-  for (const [width, height] of [
-    [1440, 900],
-    [390, 844],
-  ]) {
-    await page.setViewportSize({ width, height })
-    for (const colorScheme of ['light', 'dark']) {
-      await page.emulateMedia({ colorScheme })
-      await page.waitForTimeout(400)
-      await page.screenshot({ path: `${out}/${what}-${width}x${height}-${colorScheme}.png` })
-    }
-  }
-  await page.setViewportSize({ width: 1440, height: 900 })
-}
-
-async function join(who, withShots) {
-  await who.page.goto(`${url}/?room=${room}`)
-  await who.page.fill('#name', who.name)
-  await who.page.waitForSelector('video', { timeout: 10_000 })
-  if (withShots) await shots(who.page, 'lobby')
-  const started = Date.now()
-  await who.page.click('button[type=submit]')
-  await who.page.waitForSelector('[data-state=connected]', { timeout: 20_000 }).catch(async () => {
-    throw new Error(`${who.name} is not connected after 20 s; the page says: ${(await who.page.innerText('body')).replace(/\s+/g, ' ')}`)
-  })
-  console.log(`${who.name} joined in ${Date.now() - started} ms`)
-}
-
-/** In the page: what the other's video shows now, as 48 × 27 grey values; nothing while there is no picture. */
-const look = (page, other) =>
-  page.evaluate((prefix) => {
-    const video = document.querySelector(`[data-identity^="${prefix}-"] video`)
-    if (!video || video.videoWidth === 0) return null
-    const canvas = Object.assign(document.createElement('canvas'), { width: 48, height: 27 })
-    const draw = canvas.getContext('2d')
-    draw.drawImage(video, 0, 0, 48, 27)
-    const { data } = draw.getImageData(0, 0, 48, 27)
-    return Array.from({ length: data.length / 4 }, (_, n) => (data[4 * n] + data[4 * n + 1] + data[4 * n + 2]) / 3)
-  }, other.toLowerCase())
-
-/** In the page: counters of what is received from the one other person. */
-const inbound = (page) =>
-  page.evaluate(async () => {
-    const found = {}
-    ;(await globalThis.rondo.transports.play.getStats()).forEach((stat) => {
-      if (stat.type !== 'inbound-rtp' || stat.packetsReceived <= (found[stat.kind]?.packetsReceived ?? 0)) return
-      found[stat.kind] = { ...stat }
-    })
-    return found
-  })
-
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length
-const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]
-
 async function sees(who, other) {
-  await until(`${who.name} shows a picture of ${other.name}`, () => look(who.page, other.name), 15_000)
+  await until(`${who.name} shows a picture of ${other.name}`, () => look(who.page, tileOf(other.name)), 15_000)
   const first = await until(`${who.name} shows more than black of ${other.name}`, async () => {
-    const picture = await look(who.page, other.name)
+    const picture = await look(who.page, tileOf(other.name))
     return picture && mean(picture) > 8 ? picture : null
   })
   const before = (await inbound(who.page)).video?.framesDecoded ?? 0
   await who.page.waitForTimeout(1500)
-  const second = await look(who.page, other.name)
+  const second = await look(who.page, tileOf(other.name))
   const after = (await inbound(who.page)).video?.framesDecoded ?? 0
-  const change = mean(first.map((value, n) => Math.abs(value - second[n])))
+  const change = apart(first, second)
   assert(after - before >= 10, `${who.name} decoded only ${after - before} frames of ${other.name} in 1.5 s`)
   assert(change > 0.5, `${who.name}'s picture of ${other.name} stands still (mean change ${change.toFixed(2)} of 255)`)
   console.log(`${who.name} sees ${other.name}: ${after - before} frames in 1.5 s, mean change ${change.toFixed(1)} of 255`)
@@ -150,8 +84,8 @@ let failed = false
 try {
   people.push(await person('Ann'), await person('Bob'))
   const [ann, bob] = people
-  await join(ann, true)
-  await join(bob, false)
+  await join(ann, url, room, (page) => shots(page, out, 'lobby'))
+  await join(bob, url, room)
   for (const [who, other] of [
     [ann, bob],
     [bob, ann],
@@ -161,7 +95,7 @@ try {
     await inStep(who, other)
   }
   await mutes(ann, bob)
-  await shots(ann.page, 'call')
+  await shots(ann.page, out, 'call')
   await bob.page.getByRole('button', { name: 'Leave call' }).click()
   await bob.page.getByText(`You left ${room}.`).waitFor({ timeout: 3000 })
   await ann.page.getByText('Only you are here.').waitFor({ timeout: 5000 })

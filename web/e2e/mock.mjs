@@ -12,8 +12,11 @@ const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; " +
   "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-/** `answer(id, offer, send)`: gives an SDP answer. Returns the mock: its URL, its switches, what it was told. */
-export async function startMock(answer) {
+/**
+ * `answer(id, offer, send, screens)`: gives an SDP answer. `restart(id, fragment)`: the fragment of an ICE restart's answer.
+ * Returns the mock: its URL, its switches, what it was told.
+ */
+export async function startMock(answer, restart) {
   const mock = {
     url: '',
     /** Refuse the next joins with this: `{status, code, detail, headers}`. */
@@ -24,6 +27,12 @@ export async function startMock(answer) {
     others: [],
     /** Requests as `METHOD path`, with bodies of PATCH. */
     log: [],
+    /** Refuse ICE restarts, as servers do that have none. */
+    restarts: true,
+    /** Refuse the next screens with this. */
+    refuseScreen: null,
+    /** Pictures and sounds that are really sent: those of the first so many. */
+    sent: 8,
     /** Answer without candidates: the media path never opens. */
     noPath: false,
     /** Event streams are cut at once. */
@@ -73,7 +82,7 @@ export async function startMock(answer) {
   mock.drop = () => streams.splice(0).forEach((stream) => stream.destroy())
   mock.reset = () => {
     mock.drop()
-    Object.assign(mock, { refuse: null, devTokens: true, others: [], log: [], given: [], noPath: false, eventsDown: false, eventsRefused: false, gone: null, delayMs: 0 })
+    Object.assign(mock, { refuse: null, devTokens: true, others: [], log: [], given: [], restarts: true, refuseScreen: null, sent: 8, noPath: false, eventsDown: false, eventsRefused: false, gone: null, delayMs: 0 })
     me = null
   }
 
@@ -107,12 +116,17 @@ export async function startMock(answer) {
       return response.end(JSON.stringify({ token: `mock.${identity}`, identity }))
     }
     if (request.method === 'POST' && (parts[1] === 'whip' || parts[1] === 'whep')) {
+      const screen = url.searchParams.get('source') === 'screen'
       if (mock.refuse) return problem(response, mock.refuse)
+      if (screen && mock.refuseScreen) return problem(response, mock.refuseScreen)
       const id = `TP_${next++}`
       const offer = mock.noPath ? body.replace(/a=candidate:.*\r\n/g, '') : body
-      let sdp = await answer(id, offer, parts[1] === 'whip' ? 0 : Math.max(1, mock.others.length))
+      const videos = mock.others.flatMap(({ tracks }) => tracks.filter(({ kind }) => kind === 'video'))
+      const send = parts[1] === 'whip' ? 0 : Math.min(mock.sent, Math.max(1, videos.length))
+      let sdp = await answer(id, offer, send, videos.map(({ source }) => source === 'screen'))
       if (mock.noPath) sdp = sdp.replace(/a=candidate:.*\r\n/g, '')
       if (parts[1] === 'whep') mock.play = { id, sdp }
+      if (screen) published({ id: `TR_${me.identity}_s`, source: 'screen', kind: 'video', codec: 'vp8', muted: false }, id)
       mock.given.push(`/transports/${id}`)
       response.writeHead(201, {
         'content-type': 'application/sdp',
@@ -120,9 +134,18 @@ export async function startMock(answer) {
         etag: '"mock"',
         'rondo-session': `PA_${me?.identity}`,
       })
+      if (parts[1] === 'whep') for (const section of sections()) mock.send({ event: 'section_assigned', ...section })
       return response.end(sdp)
     }
     if (parts[1] === 'transports') {
+      if (request.method === 'DELETE' && mock.screen === parts[2]) published(null, null)
+      if (request.headers['if-match'] === '*') {
+        if (mock.gone) return problem(response, { status: 404, code: mock.gone })
+        if (!mock.restarts) return problem(response, { status: 422, code: 'ice_restart_unsupported' })
+        const fragment = await restart(parts[2], body)
+        response.writeHead(200, { 'content-type': 'application/trickle-ice-sdpfrag', etag: '"mock-2"' })
+        return response.end(fragment)
+      }
       response.writeHead(request.method === 'PATCH' ? 204 : 200)
       return response.end()
     }
@@ -150,6 +173,15 @@ export async function startMock(answer) {
     problem(response, { status: 404, code: 'not_found' })
   }
 
+  /** Our own screen begins or, without a track, ends. */
+  function published(track, transport) {
+    const old = me.tracks.find(({ source }) => source === 'screen')
+    me.tracks = [...me.tracks.filter(({ source }) => source !== 'screen'), ...(track ? [track] : [])]
+    mock.screen = transport
+    if (track) mock.send({ event: 'track_published', identity: me.identity, track })
+    else mock.send({ event: 'track_unpublished', identity: me.identity, track: old, reason: 'client_left' })
+  }
+
   function patched({ muted = {} }) {
     for (const track of me?.tracks ?? []) {
       if (!(track.id in muted)) continue
@@ -164,10 +196,13 @@ export async function startMock(answer) {
     for (const part of (mock.play?.sdp ?? '').split('\nm=').slice(1)) {
       mids[part.slice(0, 5)]?.push(/a=mid:(\S+)/.exec(part)?.[1])
     }
-    return mock.others.flatMap(({ identity }, n) => [
-      { transport: mock.play.id, mid: mids.audio[n], track: `TR_${identity}_a`, identity },
-      { transport: mock.play.id, mid: mids.video[n], track: `TR_${identity}_v`, identity },
-    ])
+    const all = mock.others.flatMap(({ identity, tracks }) => tracks.map((track) => ({ ...track, identity })))
+    return ['audio', 'video'].flatMap((kind) =>
+      all
+        .filter((track) => track.kind === kind)
+        .slice(0, mids[kind].length)
+        .map(({ id, identity }, n) => ({ transport: mock.play.id, mid: mids[kind][n], track: id, identity })),
+    )
   }
 
   const server = createServer((request, response) => {

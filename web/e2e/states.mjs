@@ -4,6 +4,10 @@ import { createRequire } from 'node:module'
 import { readFile } from 'node:fs/promises'
 import { assert, launch, until } from './browser.mjs'
 import { startMock } from './mock.mjs'
+import { MediaRelay } from './relay.mjs'
+import { crowdStates } from './states-crowd.mjs'
+import { linkStates } from './states-link.mjs'
+import { shareStates } from './states-share.mjs'
 import { lobbyStates } from './states-lobby.mjs'
 import { callStates } from './states-call.mjs'
 
@@ -11,13 +15,20 @@ const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.
 const filter = process.argv[2] ?? ''
 const { context, close } = await launch({ permissions: ['clipboard-read', 'clipboard-write'] })
 let peer
-const mock = await startMock((id, offer, send) => peer.evaluate((args) => window.answer(...args), [id, offer, send]))
+// Media goes by way of a relay that a state may cut, and by no other: the peer is told no address of the page.
+const media = new MediaRelay()
+const unaddressed = (sdp) => sdp.replace(/a=candidate:.*\r\n/g, '')
+const mock = await startMock(
+  async (id, offer, ...how) => media.through(await peer.evaluate((args) => window.answer(...args), [id, unaddressed(offer), ...how])),
+  async (id, fragment) => media.through(await peer.evaluate((args) => window.restart(...args), [id, unaddressed(fragment)])),
+)
 peer = await context.newPage()
 
 /** What a state's script works with. */
 class Stand {
   mock = mock
   peer = peer
+  media = media
   constructor(page) {
     this.page = page
   }
@@ -31,7 +42,7 @@ class Stand {
     await this.page.keyboard.press('Enter')
   }
   async inCall(...others) {
-    mock.others = others.map((other) => mock.participant(other.toLowerCase(), other))
+    mock.others = others.map((other) => (typeof other === 'string' ? mock.participant(other.toLowerCase(), other) : other))
     await this.open('/?room=standup')
     await this.join()
     await this.page.waitForSelector('[data-state=connected]', { timeout: 15_000 })
@@ -42,6 +53,15 @@ class Stand {
   }
   async offers(...buttons) {
     for (const name of buttons) await this.page.getByRole('button', { name, exact: true }).first().waitFor({ timeout: 2000 })
+  }
+  /** Waits until a live region says exactly this. */
+  async region(id, text) {
+    await until(`${id} says: ${text}`, async () => (await this.page.textContent(`#${id}`)).trim() === text, 8000)
+  }
+  /** What one of the others publishes besides. */
+  sharing(other) {
+    const screen = { id: `TR_${other.identity}_s`, source: 'screen', kind: 'video', codec: 'vp8', muted: false }
+    return { ...other, tracks: [...other.tracks, screen] }
   }
   async label(id, name) {
     await until(`${id} is called ${name}`, async () => (await this.page.getAttribute(`#${id}`, 'aria-label')) === name, 3000)
@@ -63,9 +83,10 @@ async function look(page, what) {
 
 const faults = []
 let count = 0
-for (const [what, script] of Object.entries({ ...lobbyStates, ...callStates })) {
+for (const [what, script] of Object.entries({ ...lobbyStates, ...callStates, ...shareStates, ...crowdStates, ...linkStates })) {
   if (!what.includes(filter)) continue
   mock.reset()
+  media.cut = false
   await peer.goto(`${mock.url}/peer.html`)
   const page = await context.newPage()
   page.on('console', (message) => {
@@ -90,6 +111,7 @@ for (const [what, script] of Object.entries({ ...lobbyStates, ...callStates })) 
 }
 await close()
 mock.close()
+media.close()
 for (const fault of faults) console.error(fault)
 console.log(`${count} states, ${faults.length} faults`)
 process.exit(faults.length > 0 || count === 0 ? 1 : 0)

@@ -115,12 +115,38 @@ export const words = {
     left: (room: string) => `You left ${room}.`,
     moreThanFit: (people: number) =>
       people === 1 ? '1 more person is here than this page shows.' : `${people} more people are here than this page shows.`,
+    unheard: (people: number) =>
+      people === 1
+        ? '1 person is not heard: too many microphones are on.'
+        : `${people} people are not heard: too many microphones are on.`,
     codecUnsupported: (name: string) => `This browser cannot show ${name}'s video. You hear the sound.`,
     joined: (names: string) => `${names} joined.`,
     goneNames: (names: string) => `${names} left.`,
     pinned: (name: string) => `${name} is pinned.`,
     unpinned: 'Nobody is pinned.',
     watchNothing: (room: string) => `Nothing is on air in ${room} yet. This page starts by itself.`,
+  },
+
+  share: {
+    start: 'Share your screen',
+    stop: 'Stop sharing your screen',
+    on: 'You share your screen.',
+    off: 'You stopped sharing your screen.',
+    hostsOnly: 'Only hosts may share here.',
+    system: 'Your system keeps this browser from recording the screen.',
+    theirs: (name: string) => `${name}'s screen`,
+    yours: 'Your screen',
+    began: (name: string) => `${name} shares the screen.`,
+    ended: (name: string) => `${name} stopped sharing the screen.`,
+    stoppedBy: (by: string) => `${by} stopped your screen.`,
+    stoppedByServer: 'Your screen was stopped.',
+  },
+
+  pages: {
+    label: 'Pages of people',
+    previous: 'Previous page',
+    next: 'Next page',
+    of: (page: number, pages: number) => `Page ${page} of ${pages}`,
   },
 
   tile: {
@@ -176,10 +202,12 @@ export const words = {
       ['M', 'Mute or unmute the microphone'],
       ['V', 'Stop or start the video'],
       ['Hold Space', 'Talk while muted'],
+      ['S', 'Share or stop sharing the screen'],
       ['P', 'People'],
       ['I', 'Statistics'],
       ['Arrow keys', 'Move between tiles'],
       ['Enter', 'Pin a tile'],
+      ['PageUp, PageDown', 'Previous or next page of people'],
       ['F6', 'Next region'],
       ['Esc', 'Close what is on top'],
       ['?', 'This help'],

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { columnsFor, corner, grid, neighbour, pinnedGrid, type Rect } from '../src/call/grid'
+import { besideMain, columnsFor, corner, grid, mainGrid, neighbour, perPage, type Rect } from '../src/call/grid'
+import { pageOf, PAGER, type Seat } from '../src/call/pages'
 import { reseat } from '../src/call/places'
 
 // A window of 1440 × 900 leaves 772 between the bars of 48 and 80.
@@ -39,10 +40,10 @@ describe('grid', () => {
     expect(Math.round(six?.height ?? 0)).toBe(233)
   })
 
-  it.each([1, 2, 3, 4, 5, 6, 7, 8, 9])('%i tiles lie on the stage, apart, in every stage', (count) => {
+  it.each([1, 2, 3, 4, 5, 6, 7, 8, 9, 25])('%i tiles lie on the stage, apart, in every stage', (count) => {
     for (const stage of [desktop, phone, { width: 320, height: 440 }, { width: 1032, height: 772 }, { width: 844, height: 262 }]) {
-      for (const rects of [grid(count, stage), pinnedGrid(count, count - 1, stage)]) {
-        expect(rects).toHaveLength(count)
+      const beside = Math.min(count - 1, besideMain(stage))
+      for (const rects of [grid(Math.min(count, perPage(stage)), stage), mainGrid(beside, stage)]) {
         rects.forEach((rect, index) => {
           expect(rect.left).toBeGreaterThanOrEqual(0)
           expect(rect.top).toBeGreaterThanOrEqual(-0.01)
@@ -61,6 +62,8 @@ describe('grid', () => {
       expect(rect.left + rect.width).toBe(last.left + last.width - 8)
       expect(rect.top + rect.height).toBe(last.top + last.height - 8)
       expect(rect.left).toBeGreaterThan(last.left)
+      const above = corner(stage, last, 1)
+      expect(above.top + above.height + 8).toBe(rect.top)
     }
   })
 
@@ -76,6 +79,71 @@ describe('grid', () => {
     expect(neighbour(four, 3, 'ArrowUp')).toBe(1)
     expect(neighbour(four, 3, 'ArrowLeft')).toBe(2)
     expect(neighbour(four, 0, 'ArrowLeft')).toBe(0)
+  })
+})
+
+describe('pages', () => {
+  const people = (count: number): Seat[] => Array.from({ length: count }, (_, n) => ({ key: `p${n}`, own: false, screen: false }))
+  const own = { key: 'me', own: true, screen: false }
+  const screen = (key: string, mine = false) => ({ key: `${key}/screen`, own: mine, screen: true })
+  const keys = (seats: readonly Seat[]) => seats.map((seat) => seat.key)
+
+  it.each([
+    [desktop, 25],
+    [{ width: 768, height: 772 }, 12],
+    [phone, 6],
+  ])('%o holds %i tiles a page, one’s own among them', (stage, size) => {
+    const fits = pageOf([...people(size - 1), own], null, 0, stage)
+    expect(fits).toMatchObject({ pages: 1, first: 0, floats: false })
+    expect(fits.beside).toHaveLength(size)
+    const many = pageOf([...people(size), own], null, 1, stage)
+    expect(many).toMatchObject({ page: 1, pages: 2, first: size - 1 })
+    expect(keys(many.beside)).toEqual([`p${size - 1}`, 'me'])
+  })
+  it('shows each of hundreds of people on exactly one page', () => {
+    const tiles = [...people(311), own]
+    const { pages } = pageOf(tiles, null, 0, desktop)
+    const seen = Array.from({ length: pages }, (_, n) => keys(pageOf(tiles, null, n, desktop).beside)).flat()
+    expect(pages).toBe(13)
+    expect(seen.filter((key) => key !== 'me')).toEqual(keys(people(311)))
+  })
+  it('stays on the last page there is when people leave', () => {
+    expect(pageOf([...people(30), own], null, 7, desktop)).toMatchObject({ page: 1, pages: 2 })
+  })
+  it('floats one’s own tile with up to two others, not over a screen, and not when it is large', () => {
+    expect(pageOf([...people(2), own], null, 0, desktop)).toMatchObject({ floats: true, main: null })
+    expect(pageOf([...people(3), own], null, 0, desktop).floats).toBe(false)
+    expect(pageOf([...people(2), screen('p0'), own], null, 0, desktop).floats).toBe(false)
+    expect(pageOf([...people(2), own], 'me', 0, desktop)).toMatchObject({ floats: false, main: { key: 'me' } })
+    expect(pageOf([own], null, 0, desktop).floats).toBe(false)
+    const sharing = pageOf([...people(2), screen('me', true), own], null, 0, desktop)
+    expect([sharing.floats, keys(sharing.beside)]).toEqual([true, ['p0', 'p1', 'me/screen', 'me']])
+  })
+  it('gives the stage to what is pinned, else to the newest of others’ screens, never to one’s own by itself', () => {
+    const tiles = [...people(4), screen('p1'), screen('p3'), screen('me', true), own]
+    expect(pageOf(tiles, null, 0, desktop).main?.key).toBe('p3/screen')
+    expect(keys(pageOf(tiles, null, 0, desktop).beside).slice(0, 2)).toEqual(['p1/screen', 'p0'])
+    expect(keys(pageOf(tiles, null, 0, desktop).beside).slice(-2)).toEqual(['me/screen', 'me'])
+    expect(pageOf(tiles, 'p0', 0, desktop).main?.key).toBe('p0')
+    expect(pageOf([...people(4), screen('me', true), own], null, 0, desktop).main).toBeNull()
+  })
+  it('puts small tiles below a large one where the stage stands upright, wide enough for pictures', () => {
+    const [main, first] = mainGrid(4, { width: 768, height: 896 })
+    expect(main?.width).toBe(752)
+    expect(first?.top).toBeGreaterThan(main?.height ?? 0)
+    expect(first?.width).toBeGreaterThan(160)
+  })
+  it.each([desktop, phone, { width: 768, height: 772 }])('pages what does not fit beside a large tile of %o', (stage) => {
+    const tiles = [...people(40), screen('p1'), own]
+    const page = pageOf(tiles, null, 0, stage)
+    const area = { width: stage.width, height: stage.height - PAGER }
+    const rects = mainGrid(page.beside.length, area)
+    expect(page.pages).toBeGreaterThan(1)
+    expect(page.first).toBe(page.beside.length - 1)
+    for (const rect of rects) {
+      expect(rect.top + rect.height).toBeLessThanOrEqual(area.height + 0.01)
+      expect(rect.width).toBeGreaterThan(60)
+    }
   })
 })
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { ParticipantInfo, RoomEvent, TrackInfo } from '../src/net/events'
-import { emptyRoom, reduce, sectionOf, trackIds, unshown, type Room } from '../src/call/room'
+import { emptyRoom, midsOf, reduce, missed, trackIds, type Room } from '../src/call/room'
 import { Ring } from '../src/call/ring'
 import { rate, Steady, type Measured } from '../src/call/quality'
 
@@ -22,6 +22,12 @@ const person = (identity: string, ...tracks: TrackInfo[]): ParticipantInfo => ({
   tracks,
 })
 const play = (events: RoomEvent[], from: Room = emptyRoom) => events.reduce((room, event) => reduce(room, event, me), from)
+
+/** A participant's track of a source, and the section that carries it. */
+const sectionOf = (room: Room, identity: string, source: TrackInfo['source']) => {
+  const found = room.participants.get(identity)?.tracks.find((t) => t.source === source) ?? null
+  return { track: found, mid: found && (midsOf(room).get(found.id) ?? null) }
+}
 
 const bob = person('bob', track('TR_1', 'microphone'), track('TR_2', 'camera'))
 const snapshot: RoomEvent = {
@@ -146,12 +152,28 @@ describe('who does not fit', () => {
   const cy = person('cy', track('TR_8', 'microphone'), track('TR_9', 'camera'))
   const dana = person('dana', track('TR_10', 'microphone'), track('TR_11', 'camera'))
   const joined = (participant: ParticipantInfo): RoomEvent => ({ event: 'participant_joined', participant })
+  /** People who are not heard, or not seen. */
+  const unshown = (room: Room, who: typeof me, shown: ReadonlySet<string>) => {
+    const { unheard, unshown } = missed(room, who, shown)
+    return Math.max(unheard, unshown)
+  }
+  const seen = new Set(['TR_9', 'TR_11'])
+
+  it('leaves out pictures of another page, not sound', () => {
+    const heard: RoomEvent = { event: 'section_assigned', transport: 'TP_me', mid: '1', track: 'TR_8', identity: 'cy' }
+    expect(unshown(play([snapshot, joined(cy), heard, full(1)]), me, new Set())).toBe(0)
+    expect(unshown(play([snapshot, joined(cy), full(2)]), me, new Set())).toBe(1)
+  })
+  it('leaves out who is muted', () => {
+    const muted = person('cy', track('TR_8', 'microphone', true), track('TR_9', 'camera', true))
+    expect(unshown(play([snapshot, joined(muted), full(2)]), me, seen)).toBe(0)
+  })
 
   it('counts people, not their tracks', () => {
     const one = play([snapshot, joined(cy), full(1), full(2)])
-    expect(unshown(one, me)).toBe(1)
+    expect(unshown(one, me, seen)).toBe(1)
     const two = play([joined(dana), full(4)], one)
-    expect(unshown(two, me)).toBe(2)
+    expect(unshown(two, me, seen)).toBe(2)
   })
 
   it('counts one whose sound has a section and whose picture has none', () => {
@@ -161,24 +183,24 @@ describe('who does not fit', () => {
       { event: 'section_assigned', transport: 'TP_me', mid: '1', track: 'TR_8', identity: 'cy' },
       full(1),
     ])
-    expect(unshown(room, me)).toBe(1)
+    expect(unshown(room, me, seen)).toBe(1)
   })
 
   it('is over when the server says 0', () => {
-    expect(unshown(play([snapshot, joined(cy), full(2), full(0)]), me)).toBe(0)
+    expect(unshown(play([snapshot, joined(cy), full(2), full(0)]), me, seen)).toBe(0)
   })
 
   it('is nobody while a new track waits for its section, nor because of another transport', () => {
-    expect(unshown(play([snapshot, joined(cy)]), me)).toBe(0)
+    expect(unshown(play([snapshot, joined(cy)]), me, seen)).toBe(0)
     // Dana is told, her sections come next.
-    expect(unshown(play([snapshot, joined(cy), full(1), joined(dana)]), me)).toBe(1)
-    expect(unshown(play([snapshot, joined(cy), full(2, 'TP_other')]), me)).toBe(0)
+    expect(unshown(play([snapshot, joined(cy), full(1), joined(dana)]), me, seen)).toBe(1)
+    expect(unshown(play([snapshot, joined(cy), full(2, 'TP_other')]), me, seen)).toBe(0)
   })
 
   it('leaves out oneself and what cannot be decoded', () => {
     const cannot: RoomEvent = { event: 'codec_unsupported', transport: 'TP_me', track: 'TR_9', codec: 'av1' }
     const blind = person('cy', track('TR_9', 'camera'))
-    expect(unshown(play([snapshot, joined(blind), full(1), cannot]), me)).toBe(0)
+    expect(unshown(play([snapshot, joined(blind), full(1), cannot]), me, seen)).toBe(0)
   })
 
   it('is known from a snapshot: the event of the join came before the stream', () => {
@@ -188,10 +210,10 @@ describe('who does not fit', () => {
       room: { ...snapshot.room, participants: [...snapshot.room.participants, cy, dana] },
     }
     const room = play([crowded])
-    expect(unshown(room, me)).toBe(2)
-    expect(unshown(play([{ ...crowded, you: null }]), me)).toBe(0)
+    expect(unshown(room, me, seen)).toBe(2)
+    expect(unshown(play([{ ...crowded, you: null }]), me, seen)).toBe(0)
     // A later snapshot, after a gap in the stream, is the newer truth.
-    expect(unshown(play([snapshot], room), me)).toBe(0)
+    expect(unshown(play([snapshot], room), me, seen)).toBe(0)
   })
 })
 

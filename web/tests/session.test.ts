@@ -4,19 +4,32 @@ import type { Devices } from '../src/media/devices.svelte'
 import type { LeaveReason } from '../src/net/events'
 
 // A session over connections and a stream that the test holds. Effects do not run here: only what events do is looked at.
-vi.mock('../src/call/peer', () => {
+const opened = { play: 0, publish: 0, sections: 0 }
+let session: Session
+let sessionId = 'PA_ann'
+
+vi.mock('../src/call/peer', async (original) => {
   const transport = (id: string) => ({
     id,
-    session: 'PA_ann',
+    session: sessionId,
+    location: `/transports/${id}`,
+    late: [],
     pc: Object.assign(new EventTarget(), {
       connectionState: 'connected',
+      iceConnectionState: 'connected',
       getStats: async () => new Map(),
       close: () => undefined,
     }),
   })
   return {
-    publish: async () => ({ transport: transport('TP_publish'), audio: {}, video: {} }),
-    Playback: { open: async () => ({ transport: transport('TP_play'), tracks: new Map(), firstSections: () => new Map() }) },
+    ...(await original<typeof import('../src/call/peer')>()),
+    publish: async () => ({ transport: transport(`TP_publish${++opened.publish}`), audio: {}, video: {} }),
+    Playback: {
+      open: async (_: unknown, asked: { audio: number }) => {
+        opened.sections = asked.audio
+        return { transport: transport(`TP_play${++opened.play}`), asked, tracks: new Map(), firstSections: () => new Map() }
+      },
+    },
   }
 })
 
@@ -24,7 +37,7 @@ class Stream extends EventTarget {
   static readonly CLOSED = 2
   static opened: Stream[] = []
   readyState = 1
-  constructor() {
+  constructor(readonly url: string) {
     super()
     Stream.opened.push(this)
   }
@@ -54,7 +67,6 @@ const kim = { ...ann, identity: 'kim', name: 'Kim', session: 'PA_kim', tracks: [
 const fetched = vi.fn<typeof fetch>()
 const closedDevices = vi.fn<(device: string) => void>()
 const announced = { polite: '', assertive: '' }
-let session: Session
 
 const hear = (event: { event: string; [field: string]: unknown }) =>
   Stream.opened.at(-1)?.dispatchEvent(new MessageEvent(event.event, { data: JSON.stringify(event) }))
@@ -71,6 +83,7 @@ beforeEach(async () => {
   vi.stubGlobal('window', globalThis)
   vi.stubGlobal('addEventListener', () => undefined)
   vi.stubGlobal('removeEventListener', () => undefined)
+  vi.stubGlobal('navigator', {})
   vi.stubGlobal('EventSource', Stream)
   vi.stubGlobal('fetch', fetched)
   const regions = { polite: {}, assertive: {} }
@@ -80,10 +93,13 @@ beforeEach(async () => {
   vi.stubGlobal('document', { getElementById: (id: 'polite' | 'assertive') => regions[id] })
   fetched.mockImplementation(async () => new Response('{}'))
   Stream.opened = []
+  Object.assign(opened, { play: 0, publish: 0 })
+  sessionId = 'PA_ann'
+  vi.spyOn(console, 'warn').mockImplementation(() => undefined)
   announced.polite = announced.assertive = ''
   const devices = { micTrack: null, camTrack: null, open: async () => undefined, close: closedDevices }
   session = await Session.join(
-    { room: 'standup', name: 'Ann', pass: { token: 't', identity: 'ann' }, publishes: true, micOn: true, camOn: true },
+    { room: 'standup', name: 'Ann', pass: { token: 't', identity: 'ann' }, publishes: true, micOn: true, camOn: true, others: 1 },
     devices as unknown as Devices,
   )
   hear({ event: 'snapshot', room: { participants: [ann, kim] }, sections: [], you: 'PA_ann', speakers: [] })
@@ -145,9 +161,17 @@ describe('a message to us', () => {
     message('moving', null, null)
     expect(session).toMatchObject({ moving: true, micOn: true, over: null })
   })
-  it('join_again', () => {
+  it('join_again: both connections are made anew', async () => {
     message('join_again', null, null)
-    expect(session.link.state).toBe('failed')
+    await vi.advanceTimersByTimeAsync(100)
+    expect(opened).toMatchObject({ play: 2, publish: 2 })
+    expect(session.over).toBeNull()
+  })
+  it('muted, of the screen: it stops, and the microphone stays', () => {
+    hear({ event: 'track_published', identity: 'ann', track: { id: 'TR_s', source: 'screen', kind: 'video', codec: 'vp8', muted: false } })
+    message('muted', 'TR_s')
+    expect(session).toMatchObject({ micOn: true, camOn: true, mutedBy: null })
+    expect(session.screen.refused?.text).toBe('Kim (host) stopped your screen.')
   })
 
   it.each(['promoted', ''])('“%s” is not known and changes nothing', async (what) => {
@@ -197,15 +221,29 @@ describe('a refused stream: the session tells why', () => {
     expect(session.over?.text).toMatch(/^This call ended at \d\d:\d\d\.$/)
   })
 
-  it.each(['connection_lost', 'dtls_failed', 'server_error', 'moved', 'session_not_found', 'constructor'])(
-    '404 %s: the link is lost, to be tried again',
+  it.each(['connection_lost', 'dtls_failed', 'server_error', 'moved', 'session_not_found', 'join_timeout', 'constructor'])(
+    '404 %s after the join: both connections are made anew, and the stream follows the new session',
     async (code) => {
+      await vi.advanceTimersByTimeAsync(600)
+      expect(session.link.state).toBe('connected')
+      sessionId = 'PA_again'
       await refuse(404, code)
+      await vi.advanceTimersByTimeAsync(100)
       expect(session.over).toBeNull()
-      expect(session.link.state).toBe('failed')
+      expect(opened).toMatchObject({ play: 2, publish: 2 })
+      expect(session.id).toBe('PA_again')
+      expect(session.me.transport).toBe('TP_play2')
+      expect(Stream.opened.at(-1)?.url).toContain('session=PA_again')
+      // The server tells the old connection that the new one took its place: that was ourselves.
+      message('replaced', null, null)
+      expect(session.over).toBeNull()
+      await vi.advanceTimersByTimeAsync(70_000)
+      message('replaced', null, null)
+      expect(session.over?.text).toBe('You joined from another place, so this tab left.')
     },
   )
-  it('404 join_timeout: no media path opened', async () => {
+  it('404 join_timeout while joining: no media path opened', async () => {
+    session.link.state = 'joining'
     await refuse(404, 'join_timeout')
     expect(session.over).toBeNull()
     expect(session.link.state).toBe('never')

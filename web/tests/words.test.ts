@@ -106,12 +106,14 @@ describe('one notice at a time, worst first', () => {
     mutedBy: null,
     moving: false,
     device: null,
+    share: null,
     controlLost: false,
     uploadWeak: false,
     downloadWeak: false,
     spokeMuted: false,
     silent: null,
     undecodable: null,
+    unheard: 0,
     unshown: 0,
   }
   it('is silent when all is well', () => expect(pickNotice(none)).toBeNull())

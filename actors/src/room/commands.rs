@@ -1,7 +1,7 @@
 //! What doors ask of a room that is there.
 
 use super::Room;
-use super::members::Member;
+use super::members::{Attachment, Member};
 use crate::api::{IceRestarted, LeaveReason, Refusal, RoomEvent, RoomSettings, SessionInfo, SessionPatch, Wish};
 use crate::port::Port;
 use crate::session::{RestartReply, SessionMsg};
@@ -14,7 +14,7 @@ use std::time::Instant;
 impl Room {
     fn attachment(&self, transport: TransportId) -> Option<(SessionId, u8)> {
         self.members.iter().find_map(|member| {
-            let of = |t: &Option<super::members::Attachment>| t.as_ref().is_some_and(|t| t.id == transport);
+            let of = |t: &Option<Attachment>| t.as_ref().is_some_and(|t| t.id == transport);
             Some((member.session, member.transports.iter().position(of)? as u8))
         })
     }
@@ -167,6 +167,8 @@ impl Room {
         if track.muted == muted {
             return;
         }
+        let short = self.short_of_sections();
+        let Some(track) = self.tracks.get_mut(&key) else { return };
         track.muted = muted;
         for subscriber in &track.subscribers {
             let paused = muted || subscriber.paused;
@@ -189,6 +191,10 @@ impl Room {
         if !muted {
             self.key_frame_wanted(now, key);
         }
+        // A muted track gives its section up to one that waits; one that is heard again may be such.
+        for (session, index, before) in short {
+            self.fill(now, session, index, before);
+        }
     }
 
     /// What a viewer wishes of tracks: a paused one is not sent to it.
@@ -199,6 +205,7 @@ impl Room {
         let find = |id: TrackId| self.tracks.iter().find(|(_, t)| t.id == id && t.started()).map(|(key, _)| *key);
         let keys = wishes.iter().map(|w| find(w.track).ok_or(Refusal::TrackNotFound(w.track)));
         let keys = keys.collect::<Result<Vec<TrackKey>, Refusal>>()?;
+        let short = self.wished(session, wishes.iter().map(|wish| wish.paused).zip(keys.iter().copied()));
         for (wish, key) in wishes.iter().zip(keys) {
             let Some(track) = self.tracks.get_mut(&key) else { continue };
             let mut resumed = false;
@@ -219,7 +226,27 @@ impl Room {
                 self.key_frame_wanted(now, key);
             }
         }
+        for (index, before) in short {
+            self.fill(now, session, index, before);
+        }
         Ok(())
+    }
+
+    /// Keeps what a viewer wants nothing of; its play transports, with how many tracks it missed on each.
+    fn wished(&mut self, session: SessionId, wishes: impl Iterator<Item = (bool, TrackKey)>) -> Vec<(u8, usize)> {
+        let transports = self.members.iter().find(|m| m.session == session).map_or(0, |m| m.transports.len()) as u8;
+        let before = (0..transports).map(|index| (index, self.missing_of(session, index))).collect();
+        let wishes: Vec<_> = wishes.collect();
+        let Some(member) = self.member_mut(session) else { return before };
+        for plays in member.transports.iter_mut().flatten().filter_map(Attachment::plays) {
+            for (unwanted, key) in &wishes {
+                match unwanted {
+                    true => plays.unwanted.insert(*key),
+                    false => plays.unwanted.remove(key),
+                };
+            }
+        }
+        before
     }
 
     pub(super) fn remove(&mut self, now: Instant, session: SessionId, by: Option<String>) -> Result<(), Refusal> {

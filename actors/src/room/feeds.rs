@@ -2,7 +2,7 @@
 
 use super::Room;
 use crate::api::{EventFeed, Numbered, Refusal, RoomEvent, SectionAssignment};
-use crate::room::members::Role;
+use crate::room::members::{Plays, Role};
 use rondo_media::ids::SessionId;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl Room {
         let Some(member) = self.members.iter().find(|m| m.session == me) else { return Vec::new() };
         let mut all = Vec::new();
         for attachment in member.transports.iter().flatten() {
-            let Role::Play { sections, mids, .. } = &attachment.role else { continue };
+            let Role::Play(Plays { sections, mids, .. }) = &attachment.role else { continue };
             for (section, key) in sections.held() {
                 let track = self.tracks.get(&key);
                 all.push(SectionAssignment {

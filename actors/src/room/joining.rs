@@ -1,6 +1,6 @@
 //! How a transport gets in: admission, replacement, tracks and sections.
 
-use super::members::{Attachment, Member, Role, Subscriber, Track};
+use super::members::{Attachment, Member, Plays, Role, Subscriber, Track};
 use super::{Room, RoomMsg, source_of, track_text};
 use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo};
 use crate::port::{Port, Post, Reply};
@@ -248,12 +248,13 @@ impl Room {
         let mut assigned = vec![None; offered.len()];
         let mut msids = Vec::new();
         let mut missing = BTreeSet::new();
-        for (key, track) in &mut self.tracks {
-            if !Self::shows(track, session, only.as_ref()) {
-                continue;
-            }
+        // What is muted gets what is left.
+        let mut shown: Vec<_> =
+            self.tracks.iter_mut().filter(|(_, t)| Self::shows(t, session, only.as_ref())).collect();
+        shown.sort_by_key(|(_, track)| track.muted);
+        for (key, track) in shown {
             let candidate = Candidate { track: *key, participant: track.participant, kind: track.kind };
-            let Some(section) = sections.place(candidate) else {
+            let Some((section, _)) = sections.place(candidate, |_| false) else {
                 missing.insert(*key);
                 continue;
             };
@@ -269,12 +270,14 @@ impl Room {
             });
         }
         let mids = offered.iter().map(|s| s.mid.clone()).collect();
-        (Role::Play { only, sections, mids, missing }, AddRole::Play(assigned), msids)
+        let plays = Plays { only, sections, mids, missing, unwanted: BTreeSet::new() };
+        (Role::Play(plays), AddRole::Play(assigned), msids)
     }
 
     /// What the new transport's session is told of its sections.
     fn section_events(&self, transport: TransportId, role: &Role) -> Vec<RoomEvent> {
-        let Role::Play { sections, mids, missing, .. } = role else { return Vec::new() };
+        let Role::Play(Plays { sections, mids, missing, .. }) = role else { return Vec::new() };
+        let missing = missing.iter().filter(|key| self.tracks.get(key).is_some_and(|t| !t.muted)).count();
         let assigned = sections.held().map(|(section, key)| {
             let track = self.tracks.get(&key);
             RoomEvent::SectionAssigned(crate::api::SectionAssignment {
@@ -284,7 +287,7 @@ impl Room {
                 identity: track.map(|t| t.identity.clone()),
             })
         });
-        let full = (!missing.is_empty()).then_some(RoomEvent::SectionsFull { transport, missing: missing.len() });
+        let full = (missing > 0).then_some(RoomEvent::SectionsFull { transport, missing });
         assigned.chain(full).collect()
     }
 }

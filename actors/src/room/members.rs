@@ -41,7 +41,18 @@ pub struct Attachment {
 /// What a transport does.
 pub enum Role {
     Publish { tracks: Vec<TrackKey> },
-    Play { only: Option<Identity>, sections: Sections, mids: Vec<String>, missing: BTreeSet<TrackKey> },
+    Play(Plays),
+}
+
+/// The sections of a transport that plays, and the tracks of the room as its viewer sees them.
+pub struct Plays {
+    pub only: Option<Identity>,
+    pub sections: Sections,
+    pub mids: Vec<String>,
+    /// Tracks that have no section, in order of publication.
+    pub missing: BTreeSet<TrackKey>,
+    /// Tracks that the viewer wants nothing of now, with a section or without.
+    pub unwanted: BTreeSet<TrackKey>,
 }
 
 /// One published medium.
@@ -66,6 +77,16 @@ pub struct Subscriber {
     pub section: u16,
     /// The viewer wants nothing of it now.
     pub paused: bool,
+}
+
+impl Attachment {
+    /// What it plays, if it plays.
+    pub fn plays(&mut self) -> Option<&mut Plays> {
+        match &mut self.role {
+            Role::Play(plays) => Some(plays),
+            Role::Publish { .. } => None,
+        }
+    }
 }
 
 impl Track {
@@ -121,7 +142,7 @@ impl Room {
             .members
             .iter()
             .flat_map(|m| m.transports.iter().enumerate().map(move |(index, t)| (m.session, index as u8, t)))
-            .filter(|(_, _, t)| t.as_ref().is_some_and(|t| !t.ending && matches!(t.role, Role::Play { .. })))
+            .filter(|(_, _, t)| t.as_ref().is_some_and(|t| !t.ending && matches!(t.role, Role::Play(_))))
             .map(|(session, index, _)| (session, index))
             .collect();
         for (session, index) in viewers {
@@ -136,55 +157,147 @@ impl Room {
 
     /// Gives a track a section of one play transport, or says that there is none.
     fn place(&mut self, now: Instant, key: TrackKey, session: SessionId, index: u8) {
+        let before = self.missing_of(session, index);
+        self.assign(now, key, session, index);
+        self.tell_missing(now, session, index, before);
+    }
+
+    /// Gives a track a section: a free one, or if the track is wanted that of one which is not. Whether it has one.
+    fn assign(&mut self, now: Instant, key: TrackKey, session: SessionId, index: u8) -> bool {
+        let Some(track) = self.tracks.get(&key) else { return false };
+        let Some(member) = self.members.iter_mut().find(|m| m.session == session) else { return false };
+        let Some(Some(attachment)) = member.transports.get_mut(usize::from(index)) else { return false };
+        let Role::Play(plays) = &mut attachment.role else { return false };
+        if !Self::shows(track, session, plays.only.as_ref()) {
+            return false;
+        }
+        if plays.sections.section_of(key).is_some() {
+            return true;
+        }
+        let (tracks, unwanted) = (&self.tracks, &plays.unwanted);
+        let idle = |key| unwanted.contains(&key) || tracks.get(&key).is_none_or(|t| t.muted);
+        let takes_over = !idle(key);
+        let placed = plays.sections.place(track.candidate(key), |other| takes_over && idle(other));
+        let Some((section, evicted)) = placed else {
+            plays.missing.insert(key);
+            return false;
+        };
+        plays.missing.remove(&key);
+        plays.missing.extend(evicted);
+        let unwanted = plays.unwanted.contains(&key);
+        let (port, section) = (member.port.port().clone(), section as u16);
+        let paused = track.muted || unwanted;
+        member.port.post(now, SessionMsg::Assign { transport: index, section, track: Some(key), paused });
+        let event = RoomEvent::SectionAssigned(crate::api::SectionAssignment {
+            transport: attachment.id,
+            mid: plays.mids.get(usize::from(section)).cloned().unwrap_or_default(),
+            track: Some(track.id),
+            identity: Some(track.identity.clone()),
+        });
+        if let Some(track) = self.tracks.get_mut(&key) {
+            track.subscribers.push(Subscriber { session, port, transport: index, section, paused: unwanted });
+        }
+        if let Some(evicted) = evicted {
+            self.unsubscribe(now, evicted, session, index);
+        }
+        self.emit(now, Some(session), event);
+        true
+    }
+
+    /// A track lost its section of one transport to another track.
+    fn unsubscribe(&mut self, now: Instant, key: TrackKey, session: SessionId, index: u8) {
         let Some(track) = self.tracks.get_mut(&key) else { return };
-        let Some(member) = self.members.iter_mut().find(|m| m.session == session) else { return };
-        let Some(Some(attachment)) = member.transports.get_mut(usize::from(index)) else { return };
-        let Role::Play { only, sections, mids, missing } = &mut attachment.role else { return };
-        if !Self::shows(track, session, only.as_ref()) || sections.section_of(key).is_some() {
+        track.subscribers.retain(|s| (s.session, s.transport) != (session, index));
+        let (unwatched, publisher) = (track.subscribers.is_empty(), track.session);
+        if unwatched && let Some(member) = self.member_mut(publisher) {
+            member.port.post(now, SessionMsg::Unwatched { track: key });
+        }
+    }
+
+    /// Gives sections to tracks that wait for one, in order of publication, while there are any.
+    pub(super) fn fill(&mut self, now: Instant, session: SessionId, index: u8, before: usize) {
+        let Some(plays) = self.plays(session, index) else { return };
+        let waiting: Vec<(TrackKey, Kind)> =
+            plays.missing.iter().filter_map(|key| Some((*key, self.tracks.get(key)?.kind))).collect();
+        let mut full = Vec::new();
+        for (key, kind) in waiting {
+            let wanted = self.plays(session, index).is_some_and(|plays| self.wanted(plays, key));
+            // What is not wanted takes free sections only; the first wanted one that finds none ends it for its kind.
+            if !full.contains(&(kind, wanted)) && !self.assign(now, key, session, index) {
+                full.push((kind, wanted));
+            }
+        }
+        self.tell_missing(now, session, index, before);
+    }
+
+    pub(super) fn plays(&self, session: SessionId, index: u8) -> Option<&Plays> {
+        let member = self.members.iter().find(|m| m.session == session)?;
+        match &member.transports.get(usize::from(index))?.as_ref()?.role {
+            Role::Play(plays) => Some(plays),
+            Role::Publish { .. } => None,
+        }
+    }
+
+    /// Whether a viewer would see or hear anything of a track.
+    fn wanted(&self, plays: &Plays, key: TrackKey) -> bool {
+        !plays.unwanted.contains(&key) && self.tracks.get(&key).is_some_and(|t| !t.muted)
+    }
+
+    /// How many tracks a viewer misses on a transport: those without a section that it would see or hear.
+    pub(super) fn missing_of(&self, session: SessionId, index: u8) -> usize {
+        let missing = |plays: &Plays| plays.missing.iter().filter(|key| self.wanted(plays, **key)).count();
+        self.plays(session, index).map_or(0, missing)
+    }
+
+    pub(super) fn tell_missing(&mut self, now: Instant, session: SessionId, index: u8, before: usize) {
+        let missing = self.missing_of(session, index);
+        if missing == before {
             return;
         }
-        let transport = attachment.id;
-        let known = missing.contains(&key);
-        let event = match sections.place(track.candidate(key)) {
-            Some(section) => {
-                missing.remove(&key);
-                let (port, section) = (member.port.port().clone(), section as u16);
-                track.subscribers.push(Subscriber { session, port, transport: index, section, paused: false });
-                let assign = SessionMsg::Assign { transport: index, section, track: Some(key), paused: track.muted };
-                member.port.post(now, assign);
-                RoomEvent::SectionAssigned(crate::api::SectionAssignment {
-                    transport,
-                    mid: mids.get(usize::from(section)).cloned().unwrap_or_default(),
-                    track: Some(track.id),
-                    identity: Some(track.identity.clone()),
-                })
-            }
-            None if known => return,
-            None => {
-                missing.insert(key);
-                RoomEvent::SectionsFull { transport, missing: missing.len() }
-            }
+        let member = self.members.iter().find(|m| m.session == session);
+        let attachment = member.and_then(|m| m.transports.get(usize::from(index))?.as_ref());
+        if let Some(transport) = attachment.map(|a| a.id) {
+            self.emit(now, Some(session), RoomEvent::SectionsFull { transport, missing });
+        }
+    }
+
+    /// Every play transport of the room on which a track waits for a section, with how many its viewer misses.
+    pub(super) fn short_of_sections(&self) -> Vec<(SessionId, u8, usize)> {
+        let of = |m: &Member| {
+            let session = m.session;
+            let short = m.transports.iter().enumerate().filter(|(_, attachment)| {
+                matches!(attachment, Some(Attachment { role: Role::Play(plays), .. }) if !plays.missing.is_empty())
+            });
+            short.map(|(index, _)| (session, index as u8)).collect::<Vec<_>>()
         };
-        self.emit(now, Some(session), event);
+        let short = self.members.iter().flat_map(of);
+        short.map(|(session, index)| (session, index, self.missing_of(session, index))).collect()
     }
 
     /// Takes a track out of the room: its sections are free again and go to those that wait.
     pub(super) fn unpublish(&mut self, now: Instant, key: TrackKey, reason: LeaveReason) {
+        let short = self.short_of_sections();
         let Some(track) = self.tracks.remove(&key) else { return };
         for subscriber in &track.subscribers {
             self.free_section(now, key, subscriber);
+        }
+        for plays in self.members.iter_mut().flat_map(|m| &mut m.transports).flatten().filter_map(Attachment::plays) {
+            plays.missing.remove(&key);
+            plays.unwanted.remove(&key);
         }
         if track.started() {
             let (identity, info) = (track.identity.clone(), track.info());
             self.emit(now, None, RoomEvent::TrackUnpublished { identity, track: info, reason });
         }
-        self.fill_free_sections(now, key);
+        for (session, index, before) in short {
+            self.fill(now, session, index, before);
+        }
     }
 
     fn free_section(&mut self, now: Instant, key: TrackKey, subscriber: &Subscriber) {
         let Some(member) = self.members.iter_mut().find(|m| m.session == subscriber.session) else { return };
         let Some(Some(attachment)) = member.transports.get_mut(usize::from(subscriber.transport)) else { return };
-        let Role::Play { sections, mids, .. } = &mut attachment.role else { return };
+        let Role::Play(Plays { sections, mids, .. }) = &mut attachment.role else { return };
         if sections.remove(key).is_none() {
             return;
         }
@@ -197,45 +310,6 @@ impl Room {
             identity: None,
         });
         self.emit(now, Some(subscriber.session), event);
-    }
-
-    /// After `gone` left the room: tracks that found no section before may find one now, in order of publication.
-    /// Whoever's count of missing tracks changed is told.
-    fn fill_free_sections(&mut self, now: Instant, gone: TrackKey) {
-        let mut waiting = Vec::new();
-        for member in &mut self.members {
-            for (index, attachment) in member.transports.iter_mut().enumerate() {
-                let Some(Attachment { id, role: Role::Play { missing, .. }, .. }) = attachment else { continue };
-                if !missing.is_empty() {
-                    let before = missing.len();
-                    missing.remove(&gone);
-                    waiting.push((
-                        member.session,
-                        index as u8,
-                        *id,
-                        before,
-                        missing.iter().copied().collect::<Vec<_>>(),
-                    ));
-                }
-            }
-        }
-        for (session, index, transport, before, tracks) in waiting {
-            for key in tracks {
-                self.place(now, key, session, index);
-            }
-            let missing = self.missing_of(session, index);
-            if missing != before {
-                self.emit(now, Some(session), RoomEvent::SectionsFull { transport, missing });
-            }
-        }
-    }
-
-    fn missing_of(&self, session: SessionId, index: u8) -> usize {
-        let member = self.members.iter().find(|m| m.session == session);
-        match member.and_then(|m| m.transports.get(usize::from(index))?.as_ref()).map(|a| &a.role) {
-            Some(Role::Play { missing, .. }) => missing.len(),
-            Some(Role::Publish { .. }) | None => 0,
-        }
     }
 
     /// A session says that a transport of its has ended.
@@ -268,7 +342,7 @@ impl Room {
                     self.unpublish(now, key, reason);
                 }
             }
-            Role::Play { .. } => {
+            Role::Play(_) => {
                 let mut unwatched = Vec::new();
                 for (key, track) in &mut self.tracks {
                     let before = track.subscribers.len();

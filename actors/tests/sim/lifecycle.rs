@@ -2,10 +2,12 @@
 
 use crate::plain::Plain;
 use crate::world::{ask, enter, limits, ms, play, publish, secs, sim, times};
-use rondo_actors::api::{LeaveReason, Refusal, RoomEvent, RoomKind, RoomSettings, SessionState};
+use rondo_actors::api::{LeaveReason, Refusal, RoomEvent, RoomKind, RoomSettings, SessionPatch, SessionState, Wish};
 use rondo_actors::room::RoomMsg;
 use rondo_actors::sim::{Link, Sim};
 use rondo_actors::supervisor::SupervisorMsg;
+use rondo_media::codec::Kind;
+use rondo_media::ids::TrackId;
 use rondo_media::transport::Shared;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -331,4 +333,71 @@ fn sim_missing_sections_are_told_up_and_down_and_a_live_push_makes_an_open_room_
     push.kind = Some(RoomKind::Live);
     enter(&mut sim, &shared, push).expect("let in");
     assert_eq!(ask(&mut sim, &room, RoomMsg::Info).kind, RoomKind::Live);
+}
+
+#[test]
+fn sim_a_section_goes_to_what_its_viewer_wants_to_see_and_hear() {
+    let mut sim = sim::<Plain>(10);
+    let shared = Shared::plain();
+    let (_, bob) = player(&mut sim, &shared, "r", "bob", 3, 1);
+    let room = room_port(&mut sim, "r").expect("open");
+    let feed = ask(&mut sim, &room, |reply| RoomMsg::Events { me: Some(bob.session), after: None, reply });
+    let mut events = feed.expect("open").next;
+    // Who the one pair shows, as the viewer is told: (section's identity by kind, tracks missed).
+    let mut told = |sim: &mut Sim<Plain>| {
+        sim.run(secs(1));
+        let mut news = Vec::new();
+        while let Ok(numbered) = events.try_recv() {
+            match &*numbered.event {
+                RoomEvent::SectionAssigned(section) => {
+                    news.push(section.identity.as_ref().map_or_else(|| "nobody".to_owned(), ToString::to_string));
+                }
+                RoomEvent::SectionsFull { missing, .. } => news.push(missing.to_string()),
+                _ => {}
+            }
+        }
+        news
+    };
+    let (_, ann) = publisher(&mut sim, &shared, "r", "ann", 1);
+    assert_eq!(told(&mut sim), ["ann", "ann"]);
+    let (_, cy) = publisher(&mut sim, &shared, "r", "cy", 2);
+    assert_eq!(told(&mut sim), ["1", "2"], "cy's sound and picture find no section");
+
+    let tracks = |sim: &mut Sim<Plain>, identity: &str| {
+        let info = ask(sim, &room, RoomMsg::Info);
+        let participant = info.participants.into_iter().find(|p| p.identity.to_string() == identity).expect("in");
+        let of = |kind| participant.tracks.iter().find(|t| t.kind == kind).expect("published").id;
+        (of(Kind::Audio), of(Kind::Video))
+    };
+    let ((ann_audio, ann_video), (_, cy_video)) = (tracks(&mut sim, "ann"), tracks(&mut sim, "cy"));
+    let wish = |sim: &mut Sim<Plain>, wishes: &[(TrackId, bool)]| {
+        let wish = |(track, paused): &(TrackId, bool)| Wish {
+            track: *track,
+            paused: *paused,
+            width_px: None,
+            height_px: None,
+            fps_max: None,
+            priority: None,
+        };
+        let wishes = wishes.iter().map(wish).collect();
+        ask(sim, &room, |reply| RoomMsg::Wish(bob.session, wishes, reply)).expect("taken");
+    };
+    wish(&mut sim, &[(ann_video, true)]);
+    assert_eq!(told(&mut sim), ["cy", "1"], "cy's picture takes the section of ann's, which is not wanted");
+    wish(&mut sim, &[(cy_video, true), (ann_video, false)]);
+    assert_eq!(told(&mut sim), ["ann"], "and back: cy's picture is not missed any more, cy's sound still is");
+    wish(&mut sim, &[(cy_video, false)]);
+    assert_eq!(told(&mut sim), ["2"], "what is shown is not taken away");
+
+    let mute = |sim: &mut Sim<Plain>, muted: bool| {
+        let patch = SessionPatch { muted: [(ann_audio, muted)].into(), ..SessionPatch::default() };
+        ask(sim, &room, |reply| RoomMsg::PatchSession(ann.session, patch, reply)).expect("muted");
+    };
+    mute(&mut sim, true);
+    assert_eq!(told(&mut sim), ["cy", "1"], "a muted microphone gives its section to one that is heard");
+    mute(&mut sim, false);
+    assert_eq!(told(&mut sim), ["2"], "ann is missed when she can be heard again");
+    let (transport, reason) = (cy.transport, LeaveReason::ClientLeft);
+    ask(&mut sim, &room, |reply| RoomMsg::End { transport, reason, reply });
+    assert_eq!(told(&mut sim), ["nobody", "ann", "1", "0"], "cy's sections are free: ann is heard");
 }

@@ -20,8 +20,14 @@ const PHONE = 600
 const NARROWEST_PHONE = 3 / 4
 const NARROWEST = 4 / 3
 const WIDE = 16 / 9
-/** Tiles beside a pinned one. */
+/** Below this it is a tablet's. */
+const TABLET = 900
+/** Width of the tiles beside a large one, and their height. */
 const STRIP = 200
+const STRIP_HEIGHT = (STRIP * 9) / 16
+/** Where they stand below it, four are in a row. */
+const STRIP_COLUMNS = 4
+const MAIN_SHARE = 0.6
 
 /** Width of a 16:9 tile when `count` tiles stand in `columns` columns. */
 function tileWidth(count: number, columns: number, stage: Stage): number {
@@ -68,46 +74,55 @@ export function grid(count: number, stage: Stage): Rect[] {
   })
 }
 
-/** Rectangles when the tile at `pinned` is large and the others stand beside it (on a phone: below it). */
-export function pinnedGrid(count: number, pinned: number, stage: Stage): Rect[] {
-  if (count <= 1) return grid(count, stage)
-  const phone = stage.width < PHONE
-  const others = count - 1
-  const main: Rect = phone
-    ? { left: GAP, top: 0, width: stage.width - 2 * GAP, height: stage.height * 0.6 }
-    : { left: SIDE, top: 0, width: stage.width - 2 * SIDE - STRIP - GAP, height: stage.height }
-  const area: Rect = phone
-    ? { left: GAP, top: main.height + GAP, width: main.width, height: stage.height - main.height - GAP }
-    : { left: main.left + main.width + GAP, top: 0, width: STRIP, height: stage.height }
-  const columns = phone ? Math.min(others, others > 4 ? 4 : 2) : 1
-  const rows = Math.ceil(others / columns)
-  const width = (area.width - (columns - 1) * GAP) / columns
-  const height = Math.max(0, Math.min((area.height - (rows - 1) * GAP) / rows, (width * 9) / 16))
-  const rects: Rect[] = []
-  for (let place = 0, other = 0; place < count; place++) {
-    if (place === pinned) {
-      rects.push(main)
-      continue
-    }
-    rects.push({
-      left: area.left + (other % columns) * (width + GAP),
-      top: area.top + Math.floor(other / columns) * (height + GAP),
-      width,
-      height,
-    })
-    other++
-  }
-  return rects
+/** How many tiles a page holds: a desktop's, a tablet's, a phone's. */
+export function perPage(stage: Stage): number {
+  return stage.width < PHONE ? 6 : stage.width < TABLET ? 12 : 25
 }
 
-/** One's own tile, floating in the corner of the last of up to two others. */
-export function corner(stage: Stage, last: Rect): Rect {
+/** On a phone and on a stage that stands upright, small tiles are below the large one, not beside it. */
+const stacked = (stage: Stage): boolean => stage.width < PHONE || stage.width < stage.height
+
+/** How many tiles stand beside a large one. */
+export function besideMain(stage: Stage): number {
+  if (!stacked(stage)) return Math.max(1, Math.floor((stage.height + GAP) / (STRIP_HEIGHT + GAP)))
+  const width = (stage.width - (STRIP_COLUMNS + 1) * GAP) / STRIP_COLUMNS
+  const rows = Math.floor((stage.height * (1 - MAIN_SHARE)) / (width + GAP))
+  return STRIP_COLUMNS * Math.max(1, rows)
+}
+
+/** A large tile, then `others` small ones beside it or below it. */
+export function mainGrid(others: number, stage: Stage): Rect[] {
+  if (others === 0) return grid(1, stage)
+  if (stage.width <= 0 || stage.height <= 0) return []
+  const below = stacked(stage)
+  const main: Rect = below
+    ? { left: GAP, top: 0, width: stage.width - 2 * GAP, height: stage.height * MAIN_SHARE }
+    : { left: SIDE, top: 0, width: stage.width - 2 * SIDE - STRIP - GAP, height: stage.height }
+  // Up to four stand in two columns, wide enough for their pictures.
+  const columns = below ? (others <= 4 ? 2 : STRIP_COLUMNS) : 1
+  const left = below ? GAP : main.left + main.width + GAP
+  const top = below ? main.height + GAP : 0
+  const rows = Math.ceil(others / columns)
+  const width = below ? (main.width - (columns - 1) * GAP) / columns : STRIP
+  const room = (stage.height - top - (rows - 1) * GAP) / rows
+  const height = Math.max(0, Math.min(room, below ? width : STRIP_HEIGHT))
+  const strip = Array.from({ length: others }, (_, n) => ({
+    left: left + (n % columns) * (width + GAP),
+    top: top + Math.floor(n / columns) * (height + GAP),
+    width,
+    height,
+  }))
+  return [main, ...strip]
+}
+
+/** One's own tile, floating in the corner of the last of up to two others; `above`: over so many of its kind. */
+export function corner(stage: Stage, last: Rect, above = 0): Rect {
   const phone = stage.width < PHONE
   const width = phone ? 96 : 208
   const height = phone ? 128 : 117
   return {
     left: Math.max(0, last.left + last.width - width - GAP),
-    top: Math.max(0, last.top + last.height - height - GAP),
+    top: Math.max(0, last.top + last.height - (above + 1) * (height + GAP)),
     width,
     height,
   }

@@ -1,4 +1,5 @@
 import type { Measured } from './quality'
+import { num, pairOf, type Stat } from './stats'
 
 /** Counters of one connection at one moment. */
 interface Counts {
@@ -26,41 +27,40 @@ export interface Report {
   path: string
 }
 
-interface Stat {
-  type: string
-  [key: string]: unknown
-}
-
 const WINDOW_MS = 5_000
 const quiet: Measured = { loss: null, rttMs: null, freezeMs: 0, concealed: 0, silentMs: 0 }
 
-/** Reads `getStats()` of a page's connections once a second and keeps the last 5 s. */
+/** What the last 5 s of a page's two connections were like, from their statistics once a second. */
 export class Health {
-  readonly #past = new Map<RTCPeerConnection, Counts[]>()
+  #up: Counts[] = []
+  #down: Counts[] = []
 
-  async read(publish: RTCPeerConnection | null, play: RTCPeerConnection, nowMs: number): Promise<Report> {
-    const [up, down] = await Promise.all([publish ? stats(publish) : [], stats(play)])
-    const window = (pc: RTCPeerConnection | null, list: Stat[]) => (pc ? this.#window(pc, list, nowMs) : null)
-    const upWindow = window(publish, up)
-    const downWindow = window(play, down)
-    return { up: upFlow(up, upWindow), down: downFlow(down, downWindow), path: pathOf(down) }
+  /** Begins anew: after a pause of our own making a picture looks as if it had frozen. */
+  anew(): void {
+    this.#up = []
+    this.#down = []
   }
 
-  #window(pc: RTCPeerConnection, list: Stat[], nowMs: number): { old: Counts; now: Counts } {
-    const now = count(list, nowMs)
-    const past = [...(this.#past.get(pc) ?? []), now].filter((counts) => nowMs - counts.atMs <= WINDOW_MS)
-    this.#past.set(pc, past)
-    return { old: past[0] ?? now, now }
+  /** `up`, `down`: statistics of the publishing and of the playing connection, empty where there is none. */
+  read(up: Stat[], down: Stat[], nowMs: number): Report {
+    this.#up = window(this.#up, up, nowMs)
+    this.#down = window(this.#down, down, nowMs)
+    return { up: upFlow(up, spanOf(this.#up)), down: downFlow(down, spanOf(this.#down)), path: pathOf(down) }
   }
 }
 
-async function stats(pc: RTCPeerConnection): Promise<Stat[]> {
-  const list: Stat[] = []
-  ;(await pc.getStats()).forEach((stat: Stat) => list.push(stat))
-  return list
+/** The counts of the last 5 s. Counters that fell are those of a new connection: its window begins anew. */
+function window(past: readonly Counts[], list: Stat[], nowMs: number): Counts[] {
+  const now = count(list, nowMs)
+  const last = past.at(-1)
+  const anew = last && (now.bytesReceived < last.bytesReceived || now.bytesSent < last.bytesSent)
+  return [...(anew ? [] : past), now].filter((counts) => nowMs - counts.atMs <= WINDOW_MS)
 }
 
-const num = (stat: Stat | undefined, key: string): number => (typeof stat?.[key] === 'number' ? stat[key] : 0)
+function spanOf(past: readonly Counts[]): Window {
+  const [old, now] = [past[0], past.at(-1)]
+  return old && now ? { old, now } : null
+}
 
 function count(list: Stat[], atMs: number): Counts {
   const sum = (type: string, key: string) =>
@@ -122,11 +122,6 @@ function longestFreezeMs(old: Counts, now: Counts): number {
     return count > countBefore ? ((seconds - secondsBefore) * 1000) / (count - countBefore) : 0
   })
   return Math.max(0, ...means.filter((ms) => ms < WINDOW_MS))
-}
-
-function pairOf(list: Stat[]): Stat | undefined {
-  const transport = list.find((stat) => stat.type === 'transport')
-  return list.find((stat) => stat['id'] === transport?.['selectedCandidatePairId'])
 }
 
 function roundTrip(list: Stat[]): number | null {

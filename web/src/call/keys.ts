@@ -2,6 +2,9 @@
 export interface Acts {
   mic: () => void
   cam: () => void
+  share: () => void
+  /** Turns pages of people; false if there is none that way. */
+  page: (step: number) => boolean
   panel: (name: 'people' | 'statistics' | 'help') => void
   /** Closes the top layer; false if there is none. */
   close: () => boolean
@@ -26,6 +29,9 @@ export function listenKeys(acts: Acts, singleKeys: () => boolean): () => void {
       nextRegion(event.shiftKey ? -1 : 1)
     } else if (event.key === 'Escape') {
       if (acts.close()) event.preventDefault()
+    } else if (event.key === 'PageUp' || event.key === 'PageDown') {
+      // In a panel they scroll.
+      if (!on.closest('aside') && acts.page(event.key === 'PageDown' ? 1 : -1)) event.preventDefault()
     } else if (on.matches(TYPES)) return
     else if (event.key === ' ') {
       if (on.matches(CONTROLS)) return
@@ -56,6 +62,9 @@ function single(event: KeyboardEvent, acts: Acts): void {
       break
     case 'v':
       acts.cam()
+      break
+    case 's':
+      acts.share()
       break
     case 'p':
       acts.panel('people')

@@ -8,13 +8,17 @@ export interface Causes {
   mutedBy: string | null
   moving: boolean
   device: Said | null
+  /** Why the screen was not shared. */
+  share: Said | null
   controlLost: boolean
   uploadWeak: boolean
   downloadWeak: boolean
   spokeMuted: boolean
   silent: string | null
   undecodable: string | null
-  /** People of whom something finds no place on this page. */
+  /** People whose sound finds no place on this page. */
+  unheard: number
+  /** People whose tile is here and whose picture finds no place. */
   unshown: number
 }
 
@@ -33,12 +37,14 @@ export function pickNotice(c: Causes): Notice | null {
   if (c.mutedBy) return say(c.mutedBy)
   if (c.moving) return say(words.byOthers.moving)
   if (c.device) return { ...c.device, urgent: true }
+  if (c.share) return { ...c.share, urgent: true }
   if (c.controlLost) return say(w.controlLost)
   if (c.uploadWeak) return say(w.uploadWeak, ['stopVideo'])
   if (c.downloadWeak) return say(w.downloadWeak)
   if (c.spokeMuted) return say(w.muted)
   if (c.silent) return say(words.devices.silent(c.silent))
   if (c.undecodable) return say(w.codecUnsupported(c.undecodable))
+  if (c.unheard > 0) return say(w.unheard(c.unheard))
   if (c.unshown > 0) return say(w.moreThanFit(c.unshown))
   return null
 }

@@ -15,6 +15,8 @@ export interface Room {
   sections: ReadonlyMap<string, Filled>
   /** Others, as they sit. */
   places: readonly string[]
+  /** Others who share a screen, in the order they began. */
+  shares: readonly string[]
   /** Identities that speak, loudest first. */
   speakers: readonly string[]
   /** Tracks that found no section, as the server counts them. */
@@ -29,6 +31,7 @@ export const emptyRoom: Room = {
   participants: new Map(),
   sections: new Map(),
   places: [],
+  shares: [],
   speakers: [],
   missing: 0,
   undecodable: new Map(),
@@ -74,13 +77,13 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
     case 'track_published':
     case 'track_muted':
     case 'track_unmuted':
-      return withTracks(judgedAnew(room, event.track), event.identity, (tracks) =>
+      return withTracks(judgedAnew(room, event.track), me, event.identity, (tracks) =>
         tracks.some((track) => track.id === event.track.id)
           ? tracks.map((track) => (track.id === event.track.id ? event.track : track))
           : [...tracks, event.track],
       )
     case 'track_unpublished':
-      return withTracks(room, event.identity, (tracks) => tracks.filter((track) => track.id !== event.track.id))
+      return withTracks(room, me, event.identity, (tracks) => tracks.filter((track) => track.id !== event.track.id))
     case 'speakers':
       return { ...room, speakers: event.identities }
     case 'section_assigned':
@@ -106,28 +109,48 @@ function assign(sections: Map<string, Filled>, { mid, track, identity }: Section
   return sections
 }
 
+/** Who sits where and who shares, after people or tracks came or went. */
 function seated(room: Room, me: Me): Room {
   const present = others(room, me).filter(isShown)
-  return { ...room, places: reseat(room.places, present.map((p) => p.identity)) }
+  return { ...room, places: reseat(room.places, present.map((p) => p.identity)), shares: sharing(room, present) }
+}
+
+function sharing(room: Room, present: readonly ParticipantInfo[]): readonly string[] {
+  const now = present.filter((p) => p.tracks.some((t) => t.source === 'screen' && !t.muted)).map((p) => p.identity)
+  const stay = room.shares.filter((identity) => now.includes(identity))
+  return [...stay, ...now.filter((identity) => !stay.includes(identity))]
+}
+
+export function isOther({ identity }: ParticipantInfo, me: Me): boolean {
+  return identity !== me.identity
 }
 
 function others(room: Room, me: Me): ParticipantInfo[] {
-  return [...room.participants.values()].filter((p) => p.identity !== me.identity)
+  return [...room.participants.values()].filter((p) => isOther(p, me))
 }
 
-/** Tracks of a participant that no section carries, though this browser could play them. */
+/** Tracks of a participant that no section carries, though there is something to play, and this browser could. */
 function sectionless(room: Room, { tracks }: ParticipantInfo): TrackInfo[] {
   const carried = new Set([...room.sections.values()].map((section) => section.track))
-  return tracks.filter((track) => !carried.has(track.id) && !room.undecodable.has(track.id))
+  return tracks.filter((track) => !track.muted && !carried.has(track.id) && !room.undecodable.has(track.id))
+}
+
+/** People of whom something that is wanted has no section. */
+export interface Missed {
+  unheard: number
+  unshown: number
 }
 
 /**
- * How many people have a track that found no section. Never more than the server's count of such tracks: a track is told
- * before its section, and is not missing in between.
+ * How many people are not heard, and how many are not seen though their tile is `shown` (ids of the pictures that the
+ * stage wants). Never more than the server's count of such tracks: a track is told before its section, and is not missing
+ * in between.
  */
-export function unshown(room: Room, me: Me): number {
-  if (room.missing === 0) return 0
-  return Math.min(room.missing, others(room, me).filter((p) => sectionless(room, p).length > 0).length)
+export function missed(room: Room, me: Me, shown: ReadonlySet<string>): Missed {
+  const people = room.missing === 0 ? [] : others(room, me).map((p) => sectionless(room, p))
+  const count = (is: (track: TrackInfo) => boolean) =>
+    Math.min(room.missing, people.filter((tracks) => tracks.some(is)).length)
+  return { unheard: count((track) => track.kind === 'audio'), unshown: count((track) => shown.has(track.id)) }
 }
 
 /** A track that goes on in another codec is no longer the one that could not be decoded. */
@@ -144,18 +167,16 @@ function isShown(participant: ParticipantInfo): boolean {
   return participant.tracks.length > 0 || !participant.identity.startsWith('guest-')
 }
 
-function withTracks(room: Room, identity: string, change: (tracks: TrackInfo[]) => TrackInfo[]): Room {
+function withTracks(room: Room, me: Me, identity: string, change: (tracks: TrackInfo[]) => TrackInfo[]): Room {
   const participant = room.participants.get(identity)
   if (!participant) return room
-  return { ...room, participants: new Map(room.participants).set(identity, { ...participant, tracks: change(participant.tracks) }) }
+  const participants = new Map(room.participants).set(identity, { ...participant, tracks: change(participant.tracks) })
+  return seated({ ...room, participants }, me)
 }
 
-/** What of a participant reaches this page: its track of a source, and the section that carries it. */
-export function sectionOf(room: Room, identity: string, source: TrackInfo['source']): { mid: string | null; track: TrackInfo | null } {
-  const track = room.participants.get(identity)?.tracks.find((t) => t.source === source) ?? null
-  if (!track) return { mid: null, track }
-  for (const [mid, section] of room.sections) if (section.track === track.id) return { mid, track }
-  return { mid: null, track }
+/** Track → mid of the section that carries it. */
+export function midsOf(room: Room): Map<string, string> {
+  return new Map([...room.sections].map(([mid, { track }]) => [track, mid]))
 }
 
 /** Ids of the tracks that a participant publishes, by source. */

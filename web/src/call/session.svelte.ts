@@ -1,17 +1,24 @@
-import { patchMuted, whyGone, type Pass } from '../net/api'
-import { openEvents, type RoomEvent, type Source } from '../net/events'
+import { untrack } from 'svelte'
+import { whyGone, type Pass, type Wish } from '../net/api'
+import { openEvents, type RoomEvent } from '../net/events'
 import { clock, sayProblem } from '../net/problem'
-import { disconnect, type Transport } from '../net/transport'
+import { connected, disconnect, type Transport } from '../net/transport'
 import { assertive, polite } from '../ui/announce'
 import { words, type Said } from '../words'
 import type { Devices, DeviceState } from '../media/devices.svelte'
 import { fateOf } from './fate'
 import { Health, type Report } from './health'
 import { Link } from './link.svelte'
-import { Playback, publish, type Publication } from './peer'
+import { Mending, type Lane } from './mending'
+import { Mutes } from './mutes'
+import { FEW, MANY, Playback, publish, sectionsFor, type Publication, type Sections, type Stay } from './peer'
+import { Promoter } from './promote'
 import { rate, Steady, type Quality } from './quality'
 import { Ring } from './ring'
-import { emptyRoom, reduce, trackIds, type Me, type Room } from './room'
+import { emptyRoom, isOther, missed, reduce, trackIds, type Me, type Missed, type Room } from './room'
+import { Screen } from './screen.svelte'
+import { StatsReader } from './stats'
+import { Wishes } from './wishes'
 
 export interface Wanted {
   room: string
@@ -21,12 +28,29 @@ export interface Wanted {
   publishes: boolean
   micOn: boolean
   camOn: boolean
+  /** How many are in already, where that is known. */
+  others: number
 }
+
+/** A picture that the stage shows: of which track, in physical pixels. */
+export interface Shown {
+  track: string
+  widthPx: number
+  heightPx: number
+}
+
+const UP_MS = 8_000
+const GROW_AGAIN_MS = 10_000
+/** A hidden tab needs no pictures; its sound goes on. */
+const HIDDEN_MS = 10_000
+/** For so long the server repeats what a stream missed (interfaces §6): news of a replacement may be of our own. */
+const REPEATED_MS = 65_000
 
 /** One stay in one room: its connections, the room as it is told, and what the page's own person does. */
 export class Session {
   room = $state.raw<Room>(emptyRoom)
-  readonly link = new Link()
+  play: Playback = $state.raw() as Playback
+  publication = $state.raw<Publication | null>(null)
   /** Why it is over; nothing while it goes on. */
   over = $state.raw<Said | null>(null)
   micOn = $state(false)
@@ -35,69 +59,113 @@ export class Session {
   mutedBy = $state<string | null>(null)
   moving = $state(false)
   controlLost = $state(false)
+  /** Packets came within the last second. */
+  flows = $state(true)
   lit = $state.raw<ReadonlySet<string>>(new Set())
   report = $state.raw<Report | null>(null)
   upload = $state<Quality>('none')
   download = $state<Quality>('none')
-  readonly me: Me
+  /** People of whom something that is wanted has no section, for 3 s and more. */
+  missed = $state.raw<Missed>({ unheard: 0, unshown: 0 })
+  /** Places of the first page while it is shown and not all fit; else 0, and nobody is moved. */
+  firstPage = $state(0)
+  readonly link = new Link(performance.now())
+  readonly screen: Screen
   readonly startedMs = Date.now()
 
+  readonly #stay: Stay
+  readonly #mending: Mending
+  readonly #wishes: Wishes
   readonly #ring = new Ring()
+  readonly #promoter = new Promoter()
   readonly #health = new Health()
   readonly #steady = { up: new Steady(), down: new Steady() }
-  /** Own track → muted, as far as the server was told. */
-  readonly #toldMuted = new Map<string, boolean>()
-  #telling: Promise<void> = Promise.resolve()
+  readonly #mutes = new Mutes()
   readonly #ends: (() => void)[] = []
+  #shown = $state.raw<readonly Shown[]>([])
+  #hidden = $state(false)
+  #id: string | null
+  #readers: { up: StatsReader | null; down: StatsReader }
+  #closeEvents: () => void = () => undefined
+  /** News of a play connection that is being made. */
+  #early: RoomEvent[] | null = null
+  #replaying: Promise<void> | null = null
+  /** Of the last three seconds. */
+  #missed: Missed[] = []
   #ringTimer = 0
+  #promoteTimer = 0
   #controlTimer = 0
 
   private constructor(
     readonly wanted: Wanted,
     readonly devices: Devices,
-    readonly play: Playback,
-    readonly publication: Publication | null,
+    play: Playback,
+    publication: Publication | null,
   ) {
-    this.me = { identity: wanted.pass.identity, transport: play.transport.id }
+    this.#stay = stayOf(wanted)
+    this.play = play
+    this.publication = publication
+    this.#id = publication?.transport.session ?? play.transport.session
+    this.#readers = { up: null, down: new StatsReader(play.transport.pc) }
     this.micOn = wanted.micOn && wanted.publishes
     this.camOn = wanted.camOn && wanted.publishes
     this.room = { ...emptyRoom, sections: play.firstSections() }
+    this.screen = new Screen(this.#stay)
+    this.#wishes = new Wishes(() => this.#id, wanted.pass.token, () => this.#health.anew())
     this.#follow()
     this.#listen()
-    this.link.watch([play.transport.pc, ...(publication ? [publication.transport.pc] : [])])
+    this.#mending = new Mending(
+      {
+        link: this.link,
+        token: wanted.pass.token,
+        session: () => this.#id,
+        over: (problem) => this.#end(sayProblem(problem, wanted.room)),
+      },
+      this.#lanes(),
+    )
     const stats = setInterval(() => void this.#measure(), 1000)
     const leaveWithPage = () => this.leave()
     addEventListener('pagehide', leaveWithPage)
     this.#ends.push(
       () => clearInterval(stats),
       () => removeEventListener('pagehide', leaveWithPage),
-      () => this.link.end(),
+      () => this.#mending.end(),
+      () => this.#wishes.end(),
+      () => this.#closeEvents(),
     )
   }
 
   /** Joins: both connections at once. If one is refused, the other is given back and the refusal is thrown. */
   static async join(wanted: Wanted, devices: Devices): Promise<Session> {
-    const { room, pass } = wanted
+    const stay = stayOf(wanted)
     const [playing, publishing] = await Promise.allSettled([
-      Playback.open(room, pass.token),
-      wanted.publishes ? publish(room, pass.identity, pass.token, devices.micTrack, devices.camTrack) : null,
+      Playback.open(stay, sectionsFor(wanted.others)),
+      wanted.publishes ? publish(stay, devices.micTrack, devices.camTrack) : null,
     ])
     if (playing.status === 'fulfilled' && publishing.status === 'fulfilled') {
       return new Session(wanted, devices, playing.value, publishing.value)
     }
-    if (playing.status === 'fulfilled') disconnect(playing.value.transport, pass.token)
-    if (publishing.status === 'fulfilled' && publishing.value) disconnect(publishing.value.transport, pass.token)
+    if (playing.status === 'fulfilled') disconnect(playing.value.transport, stay.token)
+    if (publishing.status === 'fulfilled' && publishing.value) disconnect(publishing.value.transport, stay.token)
     throw playing.status === 'rejected' ? playing.reason : (publishing as PromiseRejectedResult).reason
+  }
+
+  get me(): Me {
+    return { identity: this.#stay.identity, transport: this.play.transport.id }
   }
 
   /** `PA_…` */
   get id(): string | null {
-    return this.publication?.transport.session ?? this.play.transport.session
+    return this.#id
   }
 
   /** The browser's own connection objects. */
-  get connections(): { publish: RTCPeerConnection | null; play: RTCPeerConnection } {
-    return { publish: this.publication?.transport.pc ?? null, play: this.play.transport.pc }
+  get connections(): { publish: RTCPeerConnection | null; play: RTCPeerConnection; screen: RTCPeerConnection | null } {
+    return {
+      publish: this.publication?.transport.pc ?? null,
+      play: this.play.transport.pc,
+      screen: this.screen.publication?.transport.pc ?? null,
+    }
   }
 
   async setMic(on: boolean): Promise<void> {
@@ -119,11 +187,16 @@ export class Session {
     this.#stop((transport) => disconnect(transport, this.wanted.pass.token))
   }
 
+  /** The stage shows these pictures; the server sends no others. */
+  show(pictures: readonly Shown[]): void {
+    this.#shown = pictures
+  }
+
   #stop(close: (transport: Transport) => void): void {
     if (this.#ends.length === 0) return
     for (const end of this.#ends.splice(0)) end()
-    clearTimeout(this.#ringTimer)
-    clearTimeout(this.#controlTimer)
+    for (const timer of [this.#ringTimer, this.#promoteTimer, this.#controlTimer]) clearTimeout(timer)
+    this.screen.stop()
     for (const transport of [this.publication?.transport, this.play.transport]) {
       if (transport) close(transport)
     }
@@ -143,7 +216,7 @@ export class Session {
         $effect(() => {
           const track = this.devices.micTrack
           if (track) track.enabled = this.micOn
-          void this.publication?.audio.replaceTrack(track)
+          void this.publication?.audio?.replaceTrack(track)
         })
         $effect(() => void this.publication?.video.replaceTrack(this.camOn ? this.devices.camTrack : null))
         // A switch is not on for a device that is not there. One that is still asked for may come.
@@ -151,15 +224,105 @@ export class Session {
           if (this.micOn && isAbsent(this.devices.microphone)) this.micOn = false
           if (this.camOn && isAbsent(this.devices.camera)) this.camOn = false
         })
-        $effect(() => this.#tell(trackIds(this.room, this.me.identity), { microphone: this.micOn, camera: this.camOn }))
+        $effect(() => this.#tell())
         $effect(() => this.#heard(this.room.speakers))
+        $effect(() => {
+          if (this.firstPage > 0) this.#promote()
+        })
+        $effect(() => this.#wishes.want(this.#wish()))
+        $effect(() => {
+          if (this.room.missing > 0 && this.play.asked === FEW && this.link.state === 'connected') void this.#grow()
+        })
+        $effect(() => hiddenFor(HIDDEN_MS, (hidden) => (this.#hidden = hidden)))
       }),
     )
   }
 
+  /** How each connection is made anew when nothing else brings it back. */
+  #lanes(): Lane[] {
+    return [
+      { transport: () => this.play.transport, renew: () => this.#replay(this.play.asked) },
+      { transport: () => this.publication?.transport ?? null, renew: () => this.#republish() },
+      { transport: () => this.screen.publication?.transport ?? null, renew: () => this.screen.publish() },
+    ]
+  }
+
+  /** Publishes anew; the server takes it for the old one's successor (interfaces §3). */
+  async #republish(): Promise<void> {
+    const old = this.publication
+    const next = await publish(this.#stay, this.devices.micTrack, this.camOn ? this.devices.camTrack : null)
+    if (this.#ends.length === 0) return disconnect(next.transport, this.#stay.token)
+    this.publication = next
+    old?.transport.pc.close()
+    this.#sessionIs(next.transport.session)
+    await connected(next.transport.pc, UP_MS)
+  }
+
+  /** Plays over a new connection, and gives the old one up when the new one is up: till then its last pictures stay. */
+  #replay(asked: Sections): Promise<void> {
+    this.#replaying ??= this.#playAnew(asked).finally(() => {
+      this.#replaying = null
+      this.#early = null
+    })
+    return this.#replaying
+  }
+
+  async #playAnew(asked: Sections): Promise<void> {
+    const early: RoomEvent[] = []
+    this.#early = early
+    const next = await Playback.open(this.#stay, asked)
+    await connected(next.transport.pc, UP_MS).catch((error: unknown) => {
+      disconnect(next.transport, this.#stay.token)
+      throw error
+    })
+    if (this.#ends.length === 0) return disconnect(next.transport, this.#stay.token)
+    const old = this.play
+    this.play = next
+    const anew: Room = { ...this.room, sections: next.firstSections(), missing: 0, undecodable: new Map() }
+    this.room = early.reduce((room, event) => reduce(room, event, this.me), anew)
+    disconnect(old.transport, this.#stay.token)
+    this.#health.anew()
+    this.#wishes.forget()
+    this.#sessionIs(next.transport.session)
+  }
+
+  /** More are here than the sections asked for. */
+  async #grow(): Promise<void> {
+    try {
+      await this.#replay(MANY)
+    } catch (error) {
+      console.warn('no connection for more people', error)
+      const timer = setTimeout(() => void this.#grow(), GROW_AGAIN_MS)
+      this.#ends.push(() => clearTimeout(timer))
+    }
+  }
+
+  /** A stay that ended at the server has another session after it came back. */
+  #sessionIs(id: string | null): void {
+    if (id === null || id === this.#id) return
+    this.#id = id
+    this.#listen()
+  }
+
+  /** What is wanted of every picture in the room. Sound is always wanted. */
+  #wish(): Wish[] {
+    const shown = new Map(this.#hidden ? [] : this.#shown.map((picture) => [picture.track, picture]))
+    return [...this.room.participants.values()].flatMap((participant) =>
+      isOther(participant, this.me)
+        ? participant.tracks.flatMap((track): Wish[] => {
+            if (track.kind !== 'video') return []
+            const picture = shown.get(track.id)
+            return picture
+              ? [{ track: track.id, paused: false, width_px: picture.widthPx, height_px: picture.heightPx }]
+              : [{ track: track.id, paused: true }]
+          })
+        : [],
+    )
+  }
+
   #listen(): void {
-    const { token } = this.wanted.pass
-    const close = openEvents(this.wanted.room, this.id, token, {
+    this.#closeEvents()
+    this.#closeEvents = openEvents(this.wanted.room, this.#id, this.#stay.token, {
       event: (event) => this.#hear(event),
       live: (live) => {
         // The browser tries again every few seconds: it counts from the first failure on.
@@ -172,32 +335,33 @@ export class Session {
       },
       refused: () => void this.#ask(),
     })
-    this.#ends.push(close)
   }
 
   /** The stream was refused: the session may be over, and the server knows why. */
   async #ask(): Promise<void> {
-    const problem = this.id ? await whyGone(this.id, this.wanted.pass.token) : null
-    // Its person may have left while the server was asked.
-    if (this.#ends.length === 0) return
-    const again = () => void setTimeout(() => this.#ends.length > 0 && this.#listen(), 3000)
-    if (!problem) return again()
-    switch (fateOf(problem)) {
-      case 'over':
-        return this.#end(sayProblem(problem, this.wanted.room))
-      case 'lost':
-        return this.link.fail()
-      case 'neverOpened':
-        return this.link.neverOpened()
-      case 'goesOn':
-        return again()
-    }
+    const asked = this.#id
+    const problem = asked ? await whyGone(asked, this.#stay.token) : null
+    // Its person may have left while the server was asked, or another session may have come.
+    if (this.#ends.length === 0 || asked !== this.#id) return
+    const fate = problem ? fateOf(problem) : 'goesOn'
+    if (problem && fate === 'over') return this.#end(sayProblem(problem, this.wanted.room))
+    if (fate === 'neverOpened' && this.link.joining) return this.link.neverOpened()
+    if (fate !== 'goesOn') this.#mending.mendAll()
+    setTimeout(() => this.#ends.length > 0 && asked === this.#id && this.#listen(), 3000)
   }
 
   #hear(event: RoomEvent): void {
+    this.#keepEarly(event)
     this.room = reduce(this.room, event, this.me)
     if (event.event === 'room_finished') this.#end(this.#finished(event))
     else if (event.event === 'message_to_you') this.#hearMessage(event)
+  }
+
+  #keepEarly(event: RoomEvent): void {
+    if (this.#early === null) return
+    if (event.event === 'snapshot') {
+      for (const section of event.sections) this.#early.push({ event: 'section_assigned', ...section })
+    } else if ('transport' in event && event.transport !== this.me.transport) this.#early.push(event)
   }
 
   #finished({ reason, by }: Extract<RoomEvent, { event: 'room_finished' }>): Said {
@@ -215,9 +379,11 @@ export class Session {
       case 'removed':
         return this.#end({ text: words.byOthers.removed(host), actions: ['startPage'] })
       case 'replaced':
+        // By ourselves, when a connection was made anew. Had another tab taken our place, our own connection ends.
+        if (performance.now() - this.#mending.renewedMs < REPEATED_MS) return
         return this.#end({ text: words.byOthers.elsewhere, actions: ['useThisTab'] })
       case 'join_again':
-        return this.link.fail()
+        return this.#mending.mendAll()
       case 'moving':
         this.moving = true
         return
@@ -229,23 +395,31 @@ export class Session {
 
   #mutedByOther(host: string | null, track: string | null): void {
     const ids = trackIds(this.room, this.me.identity)
-    if (track !== null) this.#toldMuted.set(track, true)
+    if (track !== null) this.#mutes.changed(track, true)
     if (track !== null && track === ids.get('camera')) {
       this.camOn = false
       this.devices.close('camera')
-      return
+    } else if (track !== null && (track === ids.get('screen') || track === ids.get('screen_audio'))) {
+      this.screen.stop()
+      this.screen.refused = { text: host ? words.share.stoppedBy(host) : words.share.stoppedByServer, actions: [] }
+    } else {
+      this.micOn = false
+      this.mutedBy = host ? words.byOthers.mutedSoft(host) : words.byOthers.mutedByServer
+      assertive(this.mutedBy)
     }
-    this.micOn = false
-    this.mutedBy = host ? words.byOthers.mutedSoft(host) : words.byOthers.mutedByServer
-    assertive(this.mutedBy)
   }
 
   /** We may be heard again, but only our own person turns a microphone or camera on: a switch that is off is told anew. */
   #unmutedByOther(track: string | null): void {
     const ids = trackIds(this.room, this.me.identity)
     if (track === null || track !== ids.get('camera')) this.mutedBy = null
-    if (track !== null) this.#toldMuted.set(track, false)
-    this.#tell(ids, { microphone: this.micOn, camera: this.camOn })
+    if (track !== null) this.#mutes.changed(track, false)
+    this.#tell()
+  }
+
+  #tell(): void {
+    const tracks = trackIds(this.room, this.me.identity)
+    this.#mutes.tell(this.#id, tracks, { microphone: this.micOn, camera: this.camOn }, this.#stay.token)
   }
 
   /** The name of an admin who acts, with what it is. */
@@ -253,29 +427,11 @@ export class Session {
     return by === null ? null : words.byOthers.host(this.room.participants.get(by)?.name ?? by)
   }
 
-  /** Tells the server of own tracks whose switch stands otherwise than it knows. A new track counts there as unmuted. */
-  #tell(tracks: ReadonlyMap<Source, string>, on: { microphone: boolean; camera: boolean }): void {
-    const changed: Record<string, boolean> = {}
-    for (const source of ['microphone', 'camera'] as const) {
-      const id = tracks.get(source)
-      if (id === undefined || (this.#toldMuted.get(id) ?? false) === !on[source]) continue
-      this.#toldMuted.set(id, !on[source])
-      changed[id] = !on[source]
-    }
-    const session = this.id
-    if (session === null || Object.keys(changed).length === 0) return
-    // One after another: a quick double press must not arrive in the wrong order.
-    this.#telling = this.#telling
-      .then(() => patchMuted(session, changed, this.wanted.pass.token))
-      .catch((error: unknown) => {
-        for (const id of Object.keys(changed)) this.#toldMuted.delete(id)
-        console.warn('mute was not told to the server', error)
-      })
-  }
-
   #heard(speakers: readonly string[]): void {
     clearTimeout(this.#ringTimer)
     this.#ring.heard(speakers, performance.now())
+    this.#promoter.heard(speakers, performance.now())
+    untrack(() => this.#promote())
     const light = () => {
       const { lit, nextMs } = this.#ring.at(performance.now())
       this.lit = lit
@@ -284,12 +440,49 @@ export class Session {
     light()
   }
 
-  async #measure(): Promise<void> {
+  /** Only in a room that does not fit on one page, and only while its first page is looked at. */
+  #promote(): void {
+    clearTimeout(this.#promoteTimer)
     const nowMs = performance.now()
-    const report = await this.#health.read(this.publication?.transport.pc ?? null, this.play.transport.pc, nowMs)
+    const { places, nextMs } = this.#promoter.next(this.room.places, this.firstPage, nowMs)
+    if (places) this.room = { ...this.room, places }
+    if (nextMs !== null) this.#promoteTimer = window.setTimeout(() => this.#promote(), nextMs - nowMs + 1)
+  }
+
+  async #measure(): Promise<void> {
+    const publishing = this.publication?.transport.pc ?? null
+    if (this.#readers.down.pc !== this.play.transport.pc) this.#readers.down = new StatsReader(this.play.transport.pc)
+    if (this.#readers.up?.pc !== publishing) this.#readers.up = publishing && new StatsReader(publishing)
+    const [up, down] = await Promise.all([this.#readers.up?.read() ?? [], this.#readers.down.read()])
+    const nowMs = performance.now()
+    const report = this.#health.read(up, down, nowMs)
     this.report = report
+    this.flows = this.#mending.flows
+    const now = missed(this.room, this.me, new Set(this.#shown.map(({ track }) => track)))
+    this.#missed = [...this.#missed.slice(-2), now]
+    const least = (of: keyof Missed) => (this.#missed.length < 3 ? 0 : Math.min(...this.#missed.map((one) => one[of])))
+    this.missed = { unheard: least('unheard'), unshown: least('unshown') }
     this.upload = this.#steady.up.next(rate(report.up.measured), nowMs)
     this.download = this.#steady.down.next(rate(report.down.measured), nowMs)
+  }
+}
+
+function stayOf({ room, pass }: Wanted): Stay {
+  return { room, identity: pass.identity, token: pass.token }
+}
+
+/** Tells when the page has been hidden for so long, and when it is seen again. Returns what ends it. */
+function hiddenFor(ms: number, tell: (hidden: boolean) => void): () => void {
+  let timer = 0
+  const look = () => {
+    clearTimeout(timer)
+    if (document.hidden) timer = window.setTimeout(() => tell(true), ms)
+    else tell(false)
+  }
+  document.addEventListener('visibilitychange', look)
+  return () => {
+    clearTimeout(timer)
+    document.removeEventListener('visibilitychange', look)
   }
 }
 

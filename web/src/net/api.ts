@@ -57,6 +57,24 @@ export async function patchMuted(session: string, muted: Record<string, boolean>
   })
 }
 
+/** What this page wants of one track: `paused` means that nothing of it is sent; sizes in physical pixels. */
+export interface Wish {
+  track: string
+  paused: boolean
+  width_px?: number
+  height_px?: number
+}
+
+/** Tells the server which tracks are wanted, and how large. */
+export async function patchWishes(session: string, wishes: readonly Wish[], token: string | null): Promise<void> {
+  await request(`/api/v1/sessions/${session}/subscriptions`, {
+    method: 'PATCH',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(wishes),
+    token,
+  })
+}
+
 /** Why a session is over, if it is. */
 export async function whyGone(session: string, token: string | null): Promise<Problem | null> {
   try {

@@ -55,7 +55,7 @@ export function withPairs(sdp: string): string {
   return [...head, ...named.flat(), ''].join('\r\n')
 }
 
-/** ICE credentials of a local description: of its first section that has any (everything is bundled). */
+/** ICE credentials of a description or a fragment: of its first section that has any (everything is bundled). */
 export function iceOf(sdp: string): { ufrag: string; pwd: string } | null {
   const { head, sections } = split(sdp)
   const lines = [head, ...sections].find((part) => valueOf(part, 'ice-ufrag'))
@@ -81,4 +81,24 @@ export function trickleFragment(localSdp: string, candidates: readonly string[],
     ...(done ? ['a=end-of-candidates'] : []),
   ]
   return lines.join('\r\n') + '\r\n'
+}
+
+/**
+ * An answer as an ICE restart changes it (RFC 9725 §4.3.3): the credentials of `fragment` in every section, and its
+ * candidates in place of the old ones where it brings any. Nothing if the fragment has no credentials.
+ */
+export function withRestart(answer: string, fragment: string): string | null {
+  const ice = iceOf(fragment)
+  if (!ice) return null
+  const candidates = fragment.split(/\r?\n/).filter((line) => line.startsWith('a=candidate:'))
+  const changed = (lines: readonly string[]) =>
+    lines
+      .filter((line) => candidates.length === 0 || !/^a=(candidate:|end-of-candidates)/.test(line))
+      .map((line) =>
+        line.startsWith('a=ice-ufrag:') ? `a=ice-ufrag:${ice.ufrag}` : line.startsWith('a=ice-pwd:') ? `a=ice-pwd:${ice.pwd}` : line,
+      )
+  const { head, sections } = split(answer)
+  // Everything is bundled on the first section's transport: its candidates are the ones that count.
+  const bodies = sections.map((lines, n) => (n === 0 ? [...changed(lines), ...candidates] : changed(lines)))
+  return [...changed(head), ...bodies.flat(), ''].join('\r\n')
 }
