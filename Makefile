@@ -13,10 +13,10 @@ ARGS ?=
 NPM_STAMP := web/node_modules/.installed
 VENV_STAMP := .venv/.installed
 
-.PHONY: help run test test-rust test-web lint fmt web accept bench
+.PHONY: help run test test-rust test-web lint fmt web accept bench bench-micro
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: tools-rust ## build and start the server on this machine, and say its address
 	@exec cargo run --locked -- serve --dev $(ARGS)
@@ -53,7 +53,11 @@ accept: tools-rust $(NPM_STAMP) $(VENV_STAMP) ## real clients against the real s
 	@.venv/bin/python scripts/accept.py
 
 bench: tools-rust ## Rondo beside Janus on one core each (bench/README.md)
+	@scripts/step.sh "release build" cargo build --locked --release --bin rondo
 	@python3 bench/side_by_side.py $(ARGS)
+
+bench-micro: tools-rust ## what a packet costs in each hot module (ARGS: a name to filter by)
+	@cargo bench --locked --workspace --bench media --bench worker -- $(ARGS)
 
 .PHONY: tools-rust tools-node tools-python
 tools-rust:

@@ -55,10 +55,14 @@ need_chromium() {
     [ -n "${CHROMIUM:-}" ] || command -v chromium >/dev/null || apt_install chromium
 }
 
-[ $# -gt 0 ] || die "which tool? rust, node, python, chromium"
+need_janus() {
+    command -v janus >/dev/null || apt_install janus
+}
+
+[ $# -gt 0 ] || die "which tool? rust, node, python, chromium, janus"
 for tool in "$@"; do
     case $tool in
-        rust | node | python | chromium) "need_$tool" ;;
+        rust | node | python | chromium | janus) "need_$tool" ;;
         *) die "no such tool: $tool" ;;
     esac
 done
