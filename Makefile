@@ -15,10 +15,10 @@ NPM_STAMP := web/node_modules/.installed
 PEERS_STAMP := scripts/peers/node_modules/.installed
 VENV_STAMP := .venv/.installed
 
-.PHONY: help run test test-rust test-web lint fmt web accept fuzz bench
+.PHONY: help run test test-rust test-web lint fmt web accept fuzz bench bench-micro
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: tools-rust ## build and start the server on this machine, and say its address
 	@exec cargo run --locked -- serve --dev $(ARGS)
@@ -58,7 +58,11 @@ fuzz: tools-rust tools-cxx ## 10 minutes on every fuzz target (fuzz/README.md); 
 	@python3 scripts/fuzz.py $(ARGS)
 
 bench: tools-rust ## Rondo beside Janus on one core each (bench/README.md)
+	@scripts/step.sh "release build" cargo build --locked --release --bin rondo
 	@python3 bench/side_by_side.py $(ARGS)
+
+bench-micro: tools-rust ## what a packet costs in each hot module (ARGS: a name to filter by)
+	@cargo bench --locked --workspace --bench media --bench worker -- $(ARGS)
 
 .PHONY: tools-rust tools-cxx tools-node tools-python
 tools-rust:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rondo and Janus under the same load in the same run, each on one core; see README.md beside this file.
 
-Writes side_by_side.json and side_by_side.md. Standard library only.
+Writes side_by_side.json and side_by_side.md. Standard library only. Without SFUBENCH, Rondo alone by `rondo load`.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,13 +27,31 @@ SERVER_CORE, TOOL_CORE = 0, 1
 JANUS_PORT, RONDO_PORT, RONDO_MEDIA_PORT = 8088, 7880, 7882
 JANUS_MODULES = Path("/usr/lib/x86_64-linux-gnu/janus")
 
-# name: what the load tool is told. "1x50" is one publisher (Opus 50/s, VP8 1.2 Mbit/s) and 50 viewers.
+
+
+@dataclass(frozen=True)
+class Load:
+    """One room: publishers, each of Opus (50 packets/s) and, unless `audio_only`, VP8 (1.2 Mbit/s); and viewers."""
+
+    publishers: int
+    viewers: int
+    audio_only: bool = False
+
+
 LOADS = {
-    "1x10": ["--subs", "10"],
-    "1x50": ["--subs", "50"],
-    "1x200": ["--subs", "200"],
-    "audio 10x10": ["--media", "audio", "--pubs", "10", "--subs", "10"],
+    "1x10": Load(1, 10),
+    "1x50": Load(1, 50),
+    "1x100": Load(1, 100),
+    "1x200": Load(1, 200),
+    "audio 10x10": Load(10, 10, audio_only=True),
 }
+# The name of the search for the largest room, beside the loads.
+ROOM = "room"
+# It grows by this factor until a level is not held: p99 and loss within these bounds, nobody left out.
+ROOM_FIRST, ROOM_FACTOR, ROOM_MAX = 100, 1.2, 2000
+ROOM_P99_MS, ROOM_LOSS_PCT, ROOM_WINDOW_S = 50, 0.1, 4
+# Viewers that decrypt in the large room; the others count clear headers, for the tool's core must not be the limit.
+ROOM_PROBES = 8
 
 
 class CannotRun(Exception):
@@ -89,7 +108,7 @@ class Janus:
 
     def __init__(self, folder):
         if not shutil.which("janus"):
-            raise CannotRun("janus is not installed; Debian's package `janus` has it")
+            raise CannotRun("janus is not installed; Debian's package `janus` has it (scripts/setup.sh janus)")
         self.folder = folder
         for kind, module in (("plugins", "libjanus_videoroom.so"), ("transports", "libjanus_http.so")):
             (folder / kind).mkdir()
@@ -137,7 +156,7 @@ admin: {{
         command = pinned(SERVER_CORE, ["janus", "-F", str(self.folder)])
         return running(command, f"http://127.0.0.1:{JANUS_PORT}/janus/info", self.folder / "janus.log")
 
-    def target(self):
+    def sfubench_target(self):
         return ["--target", "janus-videoroom", "--janus", f"http://127.0.0.1:{JANUS_PORT}/janus"]
 
 
@@ -145,6 +164,7 @@ class Rondo:
     """The binary given, one worker."""
 
     name = "Rondo"
+    url = f"http://127.0.0.1:{RONDO_PORT}"
 
     def __init__(self, folder, binary):
         if not os.access(binary, os.X_OK):
@@ -162,48 +182,184 @@ class Rondo:
             "RONDO_MEDIA__PIN": "false",
         }
         command = pinned(SERVER_CORE, [str(self.binary), "serve", "--dev", "--advertise", ADDRESS])
-        return running(command, f"http://127.0.0.1:{RONDO_PORT}/readyz", self.folder / "rondo.log", env)
+        return running(command, f"{self.url}/readyz", self.folder / "rondo.log", env)
 
-    def target(self):
-        base = f"http://127.0.0.1:{RONDO_PORT}"
-        return ["--target", "whip-whep", "--whip", base + "/whip/{room}/{pub}", "--whep", base + "/whep/{room}"]
+    def sfubench_target(self):
+        return ["--target", "whip-whep", "--whip", self.url + "/whip/{room}/{pub}", "--whep", self.url + "/whep/{room}"]
 
 
-def measure(tool, server, load, options, folder):
-    """Runs one load against one fresh server; the load tool's own JSON."""
-    out = folder / "run.json"
+def run_tool(what, command, out, limit_s, may_fail=False):
+    """Runs a load tool on its core; the JSON that it wrote to `out`."""
     out.unlink(missing_ok=True)
-    with server.start() as process:
-        command = pinned(TOOL_CORE, [tool, *server.target(), *LOADS[load], "--ip", ADDRESS])
-        command += ["--pid", str(process.pid), "--server-core", str(SERVER_CORE), "--label", server.name]
-        command += ["--windows", str(options.windows), "--window", str(options.window), "--warmup", "2"]
-        command += ["--json", str(out)]
-        # Joining 200 viewers, the windows, and taking leave.
-        limit = 120 + options.windows * (options.window + 5)
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit)
-        if done.returncode != 0 or not out.exists():
-            raise CannotRun(f"{server.name}, {load}: the load tool ended with {done.returncode}:\n{done.stdout[-2000:]}")
+    done = subprocess.run(
+        pinned(TOOL_CORE, command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s
+    )
+    if (done.returncode != 0 and not may_fail) or not out.exists():
+        raise CannotRun(f"{what}: the load tool ended with {done.returncode}:\n{done.stdout[-2000:]}")
     return json.loads(out.read_text())
 
 
-def summary(result):
-    """The figures of one run that the table shows."""
-    median, windows = result["median"], result["windows"]
-    return {
-        "us_per_packet": median["cpu_us_per_packet"],
-        "us_per_packet_min": median["cpu_us_per_packet_min"],
-        "p50_ms": median["p50_us"] / 1000,
-        "p99_ms": median["p99_us"] / 1000,
-        # The worst window: a loss in one of three would not show in a median.
-        "loss_pct": max(window["loss_pct"] for window in windows),
-        "starved": max(window["starved_audio"] + window["starved_video"] for window in windows),
-        "rss_kib_per_viewer": result["rss_kib_per_subscriber"][0],
-        "packets_per_s": median["fwd_pps"],
-        "server_cores_pct": median["server_cores_pct"],
-        "core_busy_pct": median["core_busy_pct"],
-        "tool_cores_pct": median["tool_cores_pct"],
-        "join_s": result["join_s"],
-    }
+class Sfubench:
+    """A load tool that is no part of Rondo, and so may judge both; `SFUBENCH` names it."""
+
+    name = "an outside load tool (SFUBENCH)"
+
+    def __init__(self, path, folder):
+        if not os.access(path, os.X_OK):
+            raise CannotRun(f"SFUBENCH names {path}, which cannot be run")
+        self.path, self.out = path, folder / "run.json"
+
+    def command(self, server, process):
+        command = [self.path, *server.sfubench_target(), "--ip", ADDRESS, "--label", server.name]
+        return [*command, "--pid", str(process.pid), "--server-core", str(SERVER_CORE), "--json", str(self.out)]
+
+    def measure(self, server, load, options):
+        """One load on one fresh server: the figures of its row, and the tool's own JSON."""
+        with server.start() as process:
+            command = self.command(server, process)
+            command += ["--pubs", str(load.publishers), "--subs", str(load.viewers)]
+            command += ["--media", "audio"] if load.audio_only else []
+            command += ["--windows", str(options.windows), "--window", str(options.window), "--warmup", "2"]
+            # Joining, the windows, and taking leave.
+            limit_s = 120 + options.windows * (options.window + 5)
+            result = run_tool(server.name, command, self.out, limit_s)
+        median, windows = result["median"], result["windows"]
+        figures = {
+            "us_per_packet": median["cpu_us_per_packet"],
+            "us_per_packet_min": median["cpu_us_per_packet_min"],
+            "p50_ms": median["p50_us"] / 1000,
+            "p99_ms": median["p99_us"] / 1000,
+            # The worst window: a loss in one of three would not show in a median.
+            "loss_pct": max(window["loss_pct"] for window in windows),
+            "starved": max(window["starved_audio"] + window["starved_video"] for window in windows),
+            "rss_kib_per_viewer": result["rss_kib_per_subscriber"][0],
+            "packets_per_s": median["fwd_pps"],
+            "server_cores_pct": median["server_cores_pct"],
+            "core_busy_pct": median["core_busy_pct"],
+            "tool_cores_pct": median["tool_cores_pct"],
+            "join_s": result["join_s"],
+        }
+        return figures, result
+
+    def largest_room(self, server):
+        """Levels of the largest room, as (viewers, held, figures), and the tool's own JSON."""
+        with server.start() as process:
+            command = self.command(server, process)
+            command += ["--ramp", "--ramp-start", str(ROOM_FIRST), "--ramp-factor", str(ROOM_FACTOR)]
+            command += ["--ramp-max", str(ROOM_MAX), "--ramp-window", str(ROOM_WINDOW_S)]
+            command += ["--p99-ms", str(ROOM_P99_MS), "--max-loss", str(ROOM_LOSS_PCT)]
+            command += ["--twcc", "off", "--probes", str(ROOM_PROBES)]
+            result = run_tool(server.name, command, self.out, 900)
+        levels = [
+            Level(
+                viewers=level["subs_per_room"],
+                held=level["held"],
+                us_per_packet=level["server"]["cpu_us_per_packet"],
+                p99_ms=level["latency"]["p99_us"] / 1000,
+                loss_pct=level["loss_pct"],
+                server_cores_pct=level["server"]["cores_pct"],
+                tool_cores_pct=level["tool"]["cores_pct"],
+            )
+            for level in result["ramp"]["levels"]
+        ]
+        return levels, result
+
+
+class RondoLoad:
+    """`rondo load`, which everybody has: it can load Rondo alone, and is Rondo judging itself."""
+
+    name = "`rondo load`"
+    JOINS_PER_S = 50
+
+    def __init__(self, binary, folder):
+        self.binary, self.out = str(binary.resolve()), folder / "run.json"
+
+    def run(self, server, load, hold_s, more=(), may_fail=False):
+        with server.start() as process:
+            command = [self.binary, "load", "live", "--url", server.url, "--ip", ADDRESS, "--pid", str(process.pid)]
+            command += ["--publishers", str(load.publishers), "--viewers", str(load.viewers)]
+            command += ["--audio-only"] if load.audio_only else []
+            command += ["--rate", str(self.JOINS_PER_S), "--settle", "2s", "--hold", f"{hold_s:g}s"]
+            command += ["--threads", "1", "--json", str(self.out), *more]
+            limit_s = 120 + hold_s + load.viewers / self.JOINS_PER_S
+            return run_tool(server.name, command, self.out, limit_s, may_fail)
+
+    def measure(self, server, load, options):
+        """As [`Sfubench.measure`], over all windows at once."""
+        result = self.run(server, load, options.windows * options.window)
+        media, of_server = result["media"], result["server"]
+        figures = {
+            "us_per_packet": of_server["us_per_packet"],
+            "us_per_packet_min": None,
+            "p50_ms": media["latency"]["p50_ms"],
+            "p99_ms": media["latency"]["p99_ms"],
+            "loss_pct": media["loss_pct"],
+            "starved": media["starved"],
+            "rss_kib_per_viewer": of_server["resident_kib_per_viewer"],
+            "packets_per_s": media["packets_per_s"],
+            "server_cores_pct": of_server["cores_pct"],
+            "core_busy_pct": None,
+            "tool_cores_pct": result["tool"]["cores_pct"],
+            "join_s": None,
+        }
+        return figures, result
+
+    def largest_room(self, server):
+        """As [`Sfubench.largest_room`], on a fresh server for each level."""
+        levels, results, viewers = [], [], ROOM_FIRST
+        while viewers <= ROOM_MAX and all(level.held for level in levels):
+            more = ["--no-twcc", "--probes", str(ROOM_PROBES)]
+            result = self.run(server, Load(1, viewers), ROOM_WINDOW_S, more, may_fail=True)
+            results.append(result)
+            media, joins = result["media"], result["joins"]
+            p99_ms = media["latency"]["p99_ms"]
+            held = p99_ms is not None and p99_ms <= ROOM_P99_MS and media["loss_pct"] <= ROOM_LOSS_PCT
+            held = held and joins["connected"] == joins["asked"]
+            levels.append(
+                Level(
+                    viewers=viewers,
+                    held=held,
+                    us_per_packet=result["server"]["us_per_packet"],
+                    p99_ms=p99_ms,
+                    loss_pct=media["loss_pct"],
+                    server_cores_pct=result["server"]["cores_pct"],
+                    tool_cores_pct=result["tool"]["cores_pct"],
+                )
+            )
+            viewers = max(int(viewers * ROOM_FACTOR + 0.999), viewers + 1)
+        return levels, results
+
+
+@dataclass(frozen=True)
+class Level:
+    """One size of the large room."""
+
+    viewers: int
+    held: bool
+    us_per_packet: float | None
+    p99_ms: float | None
+    loss_pct: float
+    server_cores_pct: float
+    tool_cores_pct: float
+
+
+def room_row(levels):
+    """What the search found: the largest level that held, and what ended it."""
+    held = [level for level in levels if level.held]
+    if not held:
+        raise CannotRun(f"not even {ROOM_FIRST} viewers were held")
+    best = max(held, key=lambda level: level.viewers)
+    beyond = [level for level in levels if not level.held and level.viewers > best.viewers]
+    row = {key: getattr(best, key) for key in ("viewers", "us_per_packet", "p99_ms", "loss_pct")}
+    row |= {"server_cores_pct": best.server_cores_pct, "tool_cores_pct": best.tool_cores_pct}
+    if beyond:
+        last = beyond[-1]
+        row["not_held"] = f"{last.viewers}: p99 {shown(last.p99_ms, 1)} ms, loss {last.loss_pct:.2f} %"
+    return row
+
+
+def shown(value, digits):
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def table(rows, machine):
@@ -211,22 +367,43 @@ def table(rows, machine):
     lines = [
         f"{machine}",
         "",
-        "| load | server | us/packet (min) | p50 ms | p99 ms | loss % (worst) | KiB per viewer | packets/s out | core busy % |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| load | server | us/packet (min) | of Janus | p50 ms | p99 ms | loss % (worst) | KiB per viewer | packets/s out "
+        "| core busy % |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-
-    def show(value, digits):
-        return "–" if value is None else f"{value:.{digits}f}"
+    janus = {row["load"]: row["us_per_packet"] for row in rows if row["server"] == Janus.name and "error" not in row}
 
     for row in rows:
         if "error" in row:
-            lines.append(f"| {row['load']} | {row['server']} | failed: {row['error'].splitlines()[0]} | | | | | | |")
+            lines.append(f"| {row['load']} | {row['server']} | failed: {row['error'].splitlines()[0]} | | | | | | | |")
+            continue
+        share = row["us_per_packet"] / janus[row["load"]] if row["server"] == Rondo.name and row["load"] in janus else None
+        lines.append(
+            f"| {row['load']} | {row['server']} | {shown(row['us_per_packet'], 1)} ({shown(row['us_per_packet_min'], 1)}) "
+            f"| {shown(share, 2)} | {shown(row['p50_ms'], 2)} | {shown(row['p99_ms'], 2)} | {shown(row['loss_pct'], 3)} "
+            f"| {shown(row['rss_kib_per_viewer'], 0)} | {shown(row['packets_per_s'], 0)} "
+            f"| {shown(row['core_busy_pct'], 0)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def room_table(rows):
+    """A markdown table of the largest rooms."""
+    lines = [
+        f"The largest room on one core: p99 ≤ {ROOM_P99_MS} ms, loss ≤ {ROOM_LOSS_PCT} %; {ROOM_PROBES} viewers decrypt, no "
+        f"transport-wide feedback; grown by {ROOM_FACTOR:g}.",
+        "",
+        "| server | viewers held | us/packet | p99 ms | loss % | server % | tool % | not held |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        if "error" in row:
+            lines.append(f"| {row['server']} | failed: {row['error'].splitlines()[0]} | | | | | | |")
             continue
         lines.append(
-            f"| {row['load']} | {row['server']} | {show(row['us_per_packet'], 1)} ({show(row['us_per_packet_min'], 1)}) "
-            f"| {show(row['p50_ms'], 2)} | {show(row['p99_ms'], 2)} | {show(row['loss_pct'], 3)} "
-            f"| {show(row['rss_kib_per_viewer'], 0)} | {show(row['packets_per_s'], 0)} "
-            f"| {show(row['core_busy_pct'], 0)} |"
+            f"| {row['server']} | {row['viewers']} | {shown(row['us_per_packet'], 1)} | {shown(row['p99_ms'], 1)} "
+            f"| {shown(row['loss_pct'], 3)} | {row['server_cores_pct']:.0f} | {row['tool_cores_pct']:.0f} "
+            f"| {row.get('not_held', '–')} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -258,7 +435,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rondo", type=Path, default=target / "release" / "rondo", help="the binary to measure")
     parser.add_argument("--only", choices=("rondo", "janus"), help="measure one server only")
-    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS), help="which loads")
+    every = [*LOADS, ROOM]
+    parser.add_argument("--loads", nargs="+", choices=every, default=every, help=f"which loads; {ROOM}: the largest")
     parser.add_argument("--windows", type=int, default=3, help="windows per run; the table shows their median")
     parser.add_argument("--window", type=float, default=4, help="seconds per window")
     parser.add_argument("--out", type=Path, default=target / "bench", help="folder for the results")
@@ -268,52 +446,67 @@ def arguments():
 
 def main():
     options = arguments()
-    tool = os.environ.get("SFUBENCH")
-    if not tool:
-        raise CannotRun(
-            "SFUBENCH is not set: it names the load tool that publishes, plays and measures (bench/README.md)"
-        )
-    if not os.access(tool, os.X_OK):
-        raise CannotRun(f"SFUBENCH names {tool}, which cannot be run")
     if (os.cpu_count() or 1) < 2:
         raise CannotRun("two cores are needed: one for the server, one for the load tool")
+    outside = os.environ.get("SFUBENCH")
+    if not outside and options.only == "janus":
+        raise CannotRun("SFUBENCH is not set, and `rondo load` cannot load Janus (bench/README.md)")
     if not options.inside:
+        if outside and options.only != "rondo" and not shutil.which("janus"):
+            # Here, where there still is a network. Without it Rondo is measured alone.
+            subprocess.run([str(ROOT / "scripts" / "setup.sh"), "janus"], check=False)
         enter_namespace()
     prepare_network()
-    run_all(options, tool)
+    run_all(options, outside)
 
 
-def run_all(options, tool):
-    rows, raw = [], []
+def run_all(options, outside):
+    rows, rooms, raw = [], [], []
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(temporary)
+        tool = Sfubench(outside, folder) if outside else RondoLoad(options.rondo, folder)
         servers = []
         if options.only != "janus":
             servers.append(Rondo(folder, options.rondo))
-        if options.only != "rondo":
-            servers.append(Janus(folder))
+        if not outside:
+            print("bench: SFUBENCH is not set: Rondo is measured by `rondo load`, and Janus is not (bench/README.md)")
+        elif options.only != "rondo":
+            try:
+                servers.append(Janus(folder))
+            except CannotRun as problem:
+                if not servers:
+                    raise
+                print(f"bench: Rondo is measured alone: {problem}", file=sys.stderr)
         # Server by server within a load: what else the machine does then falls on both alike.
         for load in options.loads:
             for server in servers:
                 row = {"load": load, "server": server.name}
                 try:
-                    result = measure(tool, server, load, options, folder)
+                    if load == ROOM:
+                        levels, result = tool.largest_room(server)
+                        figures = room_row(levels)
+                    else:
+                        figures, result = tool.measure(server, LOADS[load], options)
                     raw.append({"load": load, "server": server.name, "result": result})
-                    row |= summary(result)
+                    row |= figures
                 except (CannotRun, subprocess.TimeoutExpired) as problem:
                     row["error"] = str(problem)
-                rows.append(row)
+                (rooms if load == ROOM else rows).append(row)
                 print(json.dumps(row), flush=True)
     machine = (
-        f"{os.cpu_count()} cores, {cpu_name()}, Linux {platform.release()}; "
+        f"{os.cpu_count()} cores, {cpu_name()}, Linux {platform.release()}; measured by {tool.name}; "
         f"medians of {options.windows} windows of {options.window:g} s"
     )
-    (options.out / "side_by_side.json").write_text(json.dumps({"machine": machine, "rows": rows, "raw": raw}, indent=1))
-    (options.out / "side_by_side.md").write_text(table(rows, machine))
-    print("\n" + table(rows, machine))
+    if not outside:
+        machine = machine.replace("medians of", "means over")
+    text = "\n".join([table(rows, machine)] if rows else [machine + "\n"]) + ("\n" + room_table(rooms) if rooms else "")
+    everything = {"machine": machine, "rows": rows, "rooms": rooms, "raw": raw}
+    (options.out / "side_by_side.json").write_text(json.dumps(everything, indent=1))
+    (options.out / "side_by_side.md").write_text(text)
+    print("\n" + text)
     print(f"written to {options.out}/side_by_side.md and .json")
-    if any("error" in row for row in rows):
+    if any("error" in row for row in rows + rooms):
         sys.exit(1)
 
 

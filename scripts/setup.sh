@@ -64,10 +64,14 @@ need_ffmpeg() {
     [ -n "${FFMPEG:-}" ] || command -v ffmpeg >/dev/null || apt_install ffmpeg
 }
 
-[ $# -gt 0 ] || die "which tool? rust, cxx, node, python, chromium, ffmpeg"
+need_janus() {
+    command -v janus >/dev/null || apt_install janus
+}
+
+[ $# -gt 0 ] || die "which tool? rust, cxx, node, python, chromium, ffmpeg, janus"
 for tool in "$@"; do
     case $tool in
-        rust | cxx | node | python | chromium | ffmpeg) "need_$tool" ;;
+        rust | cxx | node | python | chromium | ffmpeg | janus) "need_$tool" ;;
         *) die "no such tool: $tool" ;;
     esac
 done

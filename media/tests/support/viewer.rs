@@ -166,12 +166,17 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(profile: SrtpProfile, sections: &[Section], seed: u64) -> Self {
+        let (ours, theirs) = keys(profile);
+        Self::of((Protection::new(&ours).unwrap(), Protection::new(&theirs).unwrap()), sections, seed)
+    }
+
+    /// The same with the protection given: ours, and the viewer's.
+    pub fn of((ours, viewer): (Protection, Protection), sections: &[Section], seed: u64) -> Self {
         let t0 = origin();
         let wall = WallClock::new(t0, Duration::from_secs(1_700_000_000));
-        let (ours, theirs) = keys(profile);
         let config = EgressConfig { cname: "ann".into(), wall, rtx_packets: EgressConfig::RTX_PACKETS };
-        let egress = Egress::new(Protection::new(&ours).unwrap(), sections, config, &mut Seeded(seed));
-        Self { t0, egress, viewer: Protection::new(&theirs).unwrap(), sent: Sent::default() }
+        let egress = Egress::new(ours, sections, config, &mut Seeded(seed));
+        Self { t0, egress, viewer, sent: Sent::default() }
     }
 
     /// What was sent since the last call: RTP and plain RTCP.
