@@ -8,5 +8,6 @@ mod doors;
 mod layers;
 mod licences;
 mod lifecycle;
+mod load;
 mod room_events;
 mod support;
