@@ -56,11 +56,6 @@ impl Histogram {
         self.max_us = self.max_us.max(other.max_us);
     }
 
-    /// Values counted.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
     /// The value that `share` (0 to 1) of all values do not exceed, in µs; `None` where nothing was counted.
     pub fn quantile_us(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));

@@ -43,8 +43,6 @@ pub struct Second {
     pub connected: usize,
     /// Clients that ended by themselves.
     pub failed: usize,
-    /// Clients it has.
-    pub clients: usize,
 }
 
 /// What is left of a thread.
@@ -156,7 +154,6 @@ impl Io {
             thread: self.number,
             connected: count(|state| *state == State::Connected),
             failed: count(|state| matches!(state, State::Failed(_))),
-            clients: self.places.len(),
             tally: std::mem::take(&mut self.tally),
             length,
         }

@@ -364,7 +364,7 @@ impl Run {
         let length_s = std::mem::take(&mut timeline.length).as_secs_f64();
         let now = Instant::now();
         let since = now.duration_since(std::mem::replace(&mut timeline.read_at, now));
-        let mut share = |before: &mut Duration, after: Option<Duration>| {
+        let share = |before: &mut Duration, after: Option<Duration>| {
             let after = after?;
             let used = after.saturating_sub(std::mem::replace(before, after));
             (!since.is_zero()).then(|| 100.0 * used.as_secs_f64() / since.as_secs_f64())
