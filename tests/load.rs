@@ -6,9 +6,9 @@ use crate::support::token;
 use crate::support::wait::poll;
 use rondo_load::{Bounds, Credentials, LoadError, Media, Phase, Plan, Report, Scenario};
 use serde_json::json;
-use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 const SOON: Duration = Duration::from_secs(20);
 const AUDIO_PER_S: f64 = 50.0;
@@ -117,14 +117,14 @@ fn refused_joins_are_counted_apart() {
 #[test]
 fn an_interrupted_run_leaves_and_reports() {
     let server = TestServer::start();
-    let holding = Cell::new(false);
-    let until_it_holds = std::future::poll_fn(|context| {
-        context.waker().wake_by_ref();
-        if holding.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    });
+    let holding = Notify::new();
     let plan = Plan { hold: SOON * 10, ..plan(&server, Scenario::Call, 1, 2, 0) };
-    let watch = |now: &rondo_load::Progress| holding.set(now.phase == Phase::Hold || holding.get());
-    let report = run_until(plan, until_it_holds, watch).expect("a report");
+    let watch = |now: &rondo_load::Progress| {
+        if now.phase == Phase::Hold {
+            holding.notify_one();
+        }
+    };
+    let report = run_until(plan, holding.notified(), watch).expect("a report");
     assert!(report.interrupted && report.hold_s < 20.0, "{report:#?}");
     assert_eq!((report.joins.connected, report.media.loss_pct), (4, 0.0), "{report:#?}");
     assert!(report.media.received > 0, "{report:#?}");

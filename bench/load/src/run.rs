@@ -130,9 +130,11 @@ pub async fn run(
         }
     };
     run.end_window();
-    // What is on its way still counts.
-    tokio::time::sleep(DRAIN).await;
-    watch(&run.progress(Moment::default(), Phase::Leave));
+    if done.is_ok() {
+        watch(&run.progress(Moment::default(), Phase::Leave));
+        // What is on its way still counts.
+        tokio::time::sleep(DRAIN).await;
+    }
     let outcomes = run.stop_threads();
     run.leave().await;
     done?;
