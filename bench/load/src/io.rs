@@ -163,7 +163,9 @@ impl Io {
         let socket = UdpSocketState::new((&client.socket).into())?;
         // Off again: on loopback the kernel would then never cut a server's large sends into packets, a work that
         // every packet to a real network costs.
-        setsockopt(&client.socket, sockopt::UdpGroSegment, &false)?;
+        if socket.gro_segments() > 1 {
+            setsockopt(&client.socket, sockopt::UdpGroSegment, &false)?;
+        }
         let place = self.places.len();
         self.poll.registry().register(&mut client.socket, Token(place), Interest::READABLE)?;
         if client.publishes() {
