@@ -16,7 +16,7 @@ struct Layer {
     never: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 4] = [
+const LAYERS: [Layer; 5] = [
     Layer {
         name: "rondo-media",
         ours: &[],
@@ -51,8 +51,26 @@ const LAYERS: [Layer; 4] = [
         never: &["actix*", "tokio*", "str0m", "rondo-media", "rondo-actors", "rondo"],
     },
     Layer {
+        name: "rondo-load",
+        // A server is not measured by its own code.
+        ours: &[],
+        others: Some(&[
+            "mio",
+            "nix",
+            "quinn-udp",
+            "reqwest",
+            "serde",
+            "serde_json",
+            "socket2",
+            "str0m",
+            "thiserror",
+            "tokio",
+        ]),
+        never: &["rondo-media", "rondo-actors", "actix*", "sled", "redb", "clap"],
+    },
+    Layer {
         name: "rondo",
-        ours: &["rondo-actors", "rondo-media", "rondo-migrations"],
+        ours: &["rondo-actors", "rondo-load", "rondo-media", "rondo-migrations"],
         others: None,
         never: &["opentelemetry-prometheus", "actix-web-actors"],
     },

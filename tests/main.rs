@@ -12,6 +12,7 @@ mod layers;
 mod licences;
 mod lifecycle;
 mod network;
+mod load;
 mod room_events;
 mod support;
 mod tls;

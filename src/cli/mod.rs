@@ -1,6 +1,7 @@
 //! The command line (interfaces §10). Exit codes: 0, 1 failure, 2 usage or configuration.
 
 mod doctor;
+mod load;
 mod serve;
 mod token;
 
@@ -39,6 +40,11 @@ enum Command {
     CheckConfig(CheckArgs),
     /// Look at this machine: ports, buffers, cores, clock.
     Doctor(ConfigArgs),
+    /// Put a server under load, and measure it.
+    Load {
+        #[command(subcommand)]
+        command: load::LoadCommand,
+    },
     /// Print the version.
     Version,
 }
@@ -124,6 +130,7 @@ pub fn run() -> ExitCode {
         Command::Token { command } => token::run(command),
         Command::CheckConfig(args) => check_config(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Load { command } => load::run(command),
         Command::Version => {
             println!("rondo {}", env!("CARGO_PKG_VERSION"));
             Ok(())
@@ -205,7 +212,7 @@ mod tests {
 
     #[test]
     fn later_work_has_no_command_yet() {
-        for word in ["load", "store", "migrate"] {
+        for word in ["store", "migrate"] {
             assert!(Cli::try_parse_from(["rondo", word]).is_err());
         }
     }
