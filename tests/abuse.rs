@@ -8,7 +8,7 @@ use crate::support::process::Rondo;
 use crate::support::server::TestServer;
 use crate::support::wait::poll;
 use std::fmt::Write as _;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);

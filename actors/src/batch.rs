@@ -112,6 +112,7 @@ mod tests {
             kind: Kind::Audio,
             format: Format { codec: Codec::Opus, profile: 0, packetization: 0 },
             clock: StreamClock { at, rtp_time: 0, synced: false },
+            parameter_sets: None,
             packets,
         }
     }

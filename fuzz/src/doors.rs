@@ -159,7 +159,7 @@ impl Site {
         let system = actix_rt::System::new();
         let (ask, node) = system.block_on(async {
             let (node, _) = Node::start(config.node()).await.expect("a node starts");
-            let shared = web::Data::new(Shared::new(node.clone(), &config));
+            let shared = web::Data::new(Shared::new(node.clone(), &config, None));
             let app = Rc::new(init_service(app(shared)).await);
             let ask = move |request: TestRequest| -> Asked {
                 let app = app.clone();
@@ -406,7 +406,7 @@ fn body(told: &Told, body: &Body<'_>) -> Vec<u8> {
                 2 => Value::from(n),
                 3 => Value::from(*text),
                 4 => serde_json::json!([text, 1, { "track": text }]),
-                5 => serde_json::json!({ (*text): n % 2 == 0 }),
+                5 => serde_json::json!({ (*text): n.is_multiple_of(2) }),
                 _ => Value::from(name(&Name::Usual(n))),
             };
             let pairs = keys.iter().map(|(key, of)| (names[usize::from(*key) % names.len()].to_owned(), value(*of)));

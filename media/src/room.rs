@@ -68,9 +68,9 @@ impl Sections {
         let rules: [fn(Option<u32>, u32) -> bool; 3] =
             [|partner, me| partner == Some(me), |partner, _| partner.is_none(), |_, _| true];
         let first = |open: &dyn Fn(&Slot) -> bool| {
-            rules.into_iter().find_map(|rule| {
-                self.slots.iter().position(|slot| fits(slot) && open(slot) && partner_is(slot, rule))
-            })
+            rules
+                .into_iter()
+                .find_map(|rule| self.slots.iter().position(|slot| fits(slot) && open(slot) && partner_is(slot, rule)))
         };
         let section = first(&|slot| slot.held.is_none())
             .or_else(|| first(&|slot| slot.held.is_some_and(|held| spare(held.track))))?;
@@ -158,7 +158,11 @@ mod tests {
         }
         let spare = |track: TrackKey| track.0 == 2 || track.0 == 3;
         assert_eq!(sections.place(candidate(4, 8, Kind::Audio), spare), Some((2, None)), "a free one comes first");
-        assert_eq!(sections.place(candidate(5, 8, Kind::Video), spare), Some((3, Some(TrackKey(3)))), "beside its sound");
+        assert_eq!(
+            sections.place(candidate(5, 8, Kind::Video), spare),
+            Some((3, Some(TrackKey(3)))),
+            "beside its sound"
+        );
         assert_eq!(sections.place(candidate(6, 9, Kind::Video), spare), Some((1, Some(TrackKey(2)))));
         assert_eq!(sections.place(candidate(7, 9, Kind::Video), spare), None);
         assert_eq!(sections.place(candidate(8, 9, Kind::Audio), spare), None, "audio takes no video's place");

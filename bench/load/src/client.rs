@@ -361,11 +361,11 @@ impl Client {
     fn event(&mut self, event: Event, kernel: Duration, notes: &mut Notes<'_>) {
         let now = Instant::now();
         match event {
-            Event::IceConnectionStateChange(IceConnectionState::Connected | IceConnectionState::Completed) => {
-                if self.ice_at.is_none() {
-                    self.ice_at = Some(now);
-                    notes.joins.ice.record(now - self.answered_at);
-                }
+            Event::IceConnectionStateChange(IceConnectionState::Connected | IceConnectionState::Completed)
+                if self.ice_at.is_none() =>
+            {
+                self.ice_at = Some(now);
+                notes.joins.ice.record(now - self.answered_at);
             }
             Event::IceConnectionStateChange(IceConnectionState::Disconnected) => {
                 self.fail("ICE disconnected".to_owned())

@@ -113,7 +113,7 @@ fn plots(report: &Report) -> Vec<Plot> {
         points: moments.iter().filter_map(|moment| Some((moment.at_s, of(moment)?))).collect(),
     };
     let mut held = moments.iter().filter(|moment| moment.held).map(|moment| moment.at_s);
-    let shaded = held.next().map(|first| (first - 1.0, held.last().unwrap_or(first)));
+    let shaded = held.next().map(|first| (first - 1.0, held.next_back().unwrap_or(first)));
     let over_time = |title, y_label, lines| Plot { title, x_label: "s", y_label, lines, shaded, log_share: false };
     let tail = report.latency_tail.iter().map(|(ms, share)| (*ms, share * 100.0)).collect();
     vec![

@@ -40,7 +40,7 @@ pub enum LoadError {
     #[error("no server answers at {url}: {why}; start one with `rondo serve --dev`, or name yours with --url")]
     Unreachable {
         /// Where.
-        url: Url,
+        url: Box<Url>,
         /// What the system said.
         why: String,
     },
@@ -48,7 +48,7 @@ pub enum LoadError {
     #[error("{url} let nobody in: {status} {code}{detail}; give --token, or --key name:secret of one of its API keys")]
     NotAllowed {
         /// Where.
-        url: Url,
+        url: Box<Url>,
         /// HTTP status.
         status: u16,
         /// The server's code.
@@ -60,7 +60,7 @@ pub enum LoadError {
     #[error("{url} answers, but has no {door} endpoint there (status {status}): is it the address of a Rondo server?")]
     NoDoor {
         /// Where.
-        url: Url,
+        url: Box<Url>,
         /// `WHIP` or `WHEP`.
         door: &'static str,
         /// HTTP status.
@@ -307,7 +307,7 @@ impl Run {
 
     /// Counts a refusal. Before anybody was let in, one that all others would share ends the run.
     fn refuse(&mut self, refused: Refused) -> Result<(), LoadError> {
-        let url = self.plan.url.clone();
+        let url = Box::new(self.plan.url.clone());
         let first = self.joined.is_empty() && self.refused.is_empty();
         match refused.status {
             None if first && refused.code == "unreachable" => {
