@@ -174,6 +174,29 @@ fn video_begins_with_a_key_frame_and_takes_what_overtook_it() {
     assert_eq!(order, [(1, 14), (0, 13), (2, 15)]);
 }
 
+/// Case rtcp-01: a compound is lost as a whole where its SDES is misread, and its reports with it.
+#[test]
+fn every_legal_compound_of_a_viewer_is_taken() {
+    let (mut pair, _) = watching(GCM);
+    for line in include_str!("cases/rtcp-01/packets.jsonl").lines().filter(|line| !line.is_empty()) {
+        let hex = line.split_once("\"hex\": \"").unwrap().1.split_once('"').unwrap().0;
+        let plain: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+        // A request behind it is heard only if all before it was read.
+        let datagram = pair.seal(|out| {
+            out.extend(&plain);
+            write_pli(out, 9, VIDEO_SSRC);
+        });
+        let mut feedback = Vec::new();
+        let t0 = pair.t0;
+        pair.egress
+            .receive_rtcp(t0, &datagram, &mut pair.sent, &mut feedback)
+            .unwrap_or_else(|e| panic!("{line}: {e}"));
+        assert_eq!(feedback, [Feedback::KeyFrameWanted { section: VIDEO }], "{line}");
+    }
+    assert_eq!(pair.egress.stats().rtcp_bad, 0);
+}
+
 /// Case rtp-02: the viewer counts no packet as lost where the publisher only padded, and every lost one where it lost.
 #[test]
 fn padding_leaves_no_hole_and_loss_does() {

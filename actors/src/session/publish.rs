@@ -112,7 +112,9 @@ impl Publishing {
                 if kind == Kind::Video {
                     add_overtakers(receiver, &mut self.spare);
                 }
-                if section.announced != Some(format) {
+                // Padding alone, by which senders probe their link, is no medium yet.
+                let media = self.spare.iter().any(|packet| !packet.payload.is_empty());
+                if section.announced != Some(format) && media {
                     section.announced = Some(format);
                     room.post(now, RoomMsg::TrackStarted { session, track: section.track, codec: format.codec });
                 }

@@ -1,8 +1,14 @@
-//! What viewers report: storms of key frame requests (case rtcp-05) and estimates at the edges (case rtcp-03).
+//! What viewers report: storms of key frame requests (case rtcp-05), estimates at the edges (case rtcp-03); and what they
+//! have no reason to report: padding (case rtp-02) and silence (case rtp-10).
 
 use crate::plain::Plain;
-use crate::world::{enter, limits, ms, play, publish, secs, sim};
+use crate::world::{ask, enter, limits, ms, play, publish, secs, sim};
+use rondo_actors::api::{RoomEvent, RoomInfo};
+use rondo_actors::port::Port;
+use rondo_actors::room::RoomMsg;
 use rondo_actors::sim::{Link, Sim};
+use rondo_actors::supervisor::SupervisorMsg;
+use rondo_media::codec::Kind;
 use rondo_media::transport::Shared;
 use rondo_media::wire::rtcp::{ReportBlock, write_bye, write_pli, write_receiver_report, write_remb};
 use std::time::Duration;
@@ -132,4 +138,76 @@ fn sim_an_estimate_of_zero_pauses_video_only_and_a_later_one_brings_it_back() {
     let dan = viewer(&mut sim, &shared, 4);
     sim.run(secs(1));
     assert!(during(&mut sim, dan, secs(1))[1] >= 85);
+}
+
+fn room(sim: &mut Sim<Plain>) -> Port<RoomMsg> {
+    let supervisor = sim.supervisor();
+    let found = ask(sim, &supervisor, |reply| SupervisorMsg::Find("stage".parse().expect("a name"), reply));
+    found.expect("an open room")
+}
+
+/// Case rtp-02 (RFC 3550 §5.1): five seconds of padding on the stream's own SSRC, then media.
+#[test]
+fn sim_padding_is_no_medium_and_leaves_no_hole() {
+    let mut sim = sim::<Plain>(7);
+    let shared = Shared::plain();
+    let ann = publisher(&mut sim, &shared);
+    sim.client(ann).padding = true;
+    let bob = viewer(&mut sim, &shared, 2);
+    sim.run(secs(5));
+    let port = room(&mut sim);
+    let info: RoomInfo = ask(&mut sim, &port, RoomMsg::Info);
+    let kinds: Vec<Kind> = info.participants[0].tracks.iter().map(|track| track.kind).collect();
+    assert_eq!(kinds, [Kind::Audio], "nothing has been shown yet");
+    sim.client(ann).padding = false;
+    sim.run(secs(2));
+    assert!(counts(&mut sim, bob)[1] > 150);
+    // And once more in the middle of it: the hole that the padding would leave is closed.
+    sim.client(ann).padding = true;
+    sim.run(secs(1));
+    sim.client(ann).padding = false;
+    sim.run(secs(2));
+    let [_, video] = counts(&mut sim, bob);
+    assert!(video > 300, "{video}");
+    let stuck = sim.client(bob).incoming.values().map(|stream| stream.waits_for()).sum::<usize>();
+    let lost: u64 = sim.client(bob).incoming.values().map(|stream| stream.lost()).sum();
+    assert_eq!((stuck, lost), (0, 0), "nothing is missing, so nothing is asked for");
+    assert_eq!(sim.counters(0).rtx_missed.get() + sim.counters(0).rtx_sent.get(), 0);
+}
+
+/// Case rtp-10: contiguous numbers, a packet each 400 ms. Who is silent stops speaking by time, and nothing is lost.
+#[test]
+fn sim_silence_is_neither_loss_nor_speech() {
+    let mut sim = sim::<Plain>(8);
+    let shared = Shared::plain();
+    let ann = publisher(&mut sim, &shared);
+    let bob = viewer(&mut sim, &shared, 2);
+    sim.run(ms(100));
+    let port = room(&mut sim);
+    let mut feed = ask(&mut sim, &port, |reply| RoomMsg::Events { me: None, after: None, reply }).expect("a stream");
+    sim.run(secs(2));
+    let speakers = |feed: &mut rondo_actors::api::EventFeed| {
+        let mut last = None;
+        while let Ok(numbered) = feed.next.try_recv() {
+            if let RoomEvent::Speakers { identities } = &*numbered.event {
+                last = Some(identities.clone());
+            }
+        }
+        last
+    };
+    assert_eq!(speakers(&mut feed), Some(vec!["ann".to_owned()]), "two seconds of a tone");
+    sim.client(ann).silence = true;
+    // The case allows half a second from the first silent moment; the packet that was on its way comes 20 ms later.
+    sim.run(ms(20 + 20 + 500));
+    assert_eq!(speakers(&mut feed), Some(Vec::new()), "silence is over by time, not by packets");
+    let before = counts(&mut sim, bob)[0];
+    sim.run(secs(10));
+    let after = counts(&mut sim, bob)[0];
+    assert!((24..=26).contains(&(after - before)), "{} packets in ten seconds", after - before);
+    sim.client(ann).silence = false;
+    sim.run(secs(1));
+    assert_eq!(speakers(&mut feed), Some(vec!["ann".to_owned()]), "and speech is heard again");
+    let lost: u64 = sim.client(bob).incoming.values().map(|stream| stream.lost()).sum();
+    let stuck = sim.client(bob).incoming.values().map(|stream| stream.waits_for()).sum::<usize>();
+    assert_eq!((lost, stuck), (0, 0));
 }

@@ -92,6 +92,10 @@ pub struct Plain {
     pub key_frames_asked: u32,
     /// When a player's first picture began.
     pub first_video: Option<Instant>,
+    /// Video is nothing but padding, as browsers probe their link with.
+    pub padding: bool,
+    /// Sound is silence: a packet each 400 ms (RFC 7587 §3.1.3).
+    pub silence: bool,
 }
 
 impl Plain {
@@ -111,6 +115,8 @@ impl Plain {
             sending: true,
             key_frames_asked: 0,
             first_video: None,
+            padding: false,
+            silence: false,
         }
     }
 
@@ -211,9 +217,17 @@ impl Plain {
         for stream in &mut self.streams {
             while self.sending && stream.next_at <= now {
                 let (every, step, count) = match stream.pt {
+                    OPUS if self.silence => (Duration::from_millis(400), 19_200, 1),
                     OPUS => (Duration::from_millis(20), 960, 1),
                     _ => (Duration::from_millis(33), 2_970, 3),
                 };
+                if self.padding && stream.pt == VP8 {
+                    // On the stream's own SSRC, with the time of the last picture, which there may not have been.
+                    packets.push(stream.pad());
+                    stream.next_at += every;
+                    continue;
+                }
+                let level = if stream.pt == OPUS && self.silence { 127 } else { 0x80 | 20 };
                 for n in 0..count {
                     let payload = stream.payload(n == 0);
                     let marker = n + 1 == count && stream.pt == VP8;
@@ -221,7 +235,15 @@ impl Plain {
                     while stream.sent.len() > 1_000 {
                         stream.sent.pop_first();
                     }
-                    packets.push(stream.packet(stream.ssrc, stream.pt, stream.seq, stream.rtp_time, marker, &payload));
+                    packets.push(stream.packet(
+                        stream.ssrc,
+                        stream.pt,
+                        stream.seq,
+                        stream.rtp_time,
+                        marker,
+                        level,
+                        &payload,
+                    ));
                     stream.seq = stream.seq.wrapping_add(1);
                 }
                 stream.rtp_time = stream.rtp_time.wrapping_add(step);
@@ -313,9 +335,19 @@ impl Outgoing {
         payload
     }
 
-    fn packet(&self, ssrc: u32, pt: u8, seq: u16, rtp_time: u32, marker: bool, payload: &[u8]) -> Vec<u8> {
+    /// A packet with nothing but 200 octets of padding (RFC 3550 §5.1).
+    fn pad(&mut self) -> Vec<u8> {
+        let header = RtpHeader { marker: false, pt: self.pt, seq: self.seq, rtp_time: self.rtp_time, ssrc: self.ssrc };
+        self.seq = self.seq.wrapping_add(1);
+        let mut out = Vec::new();
+        header.emit(&[(MID_EXT, self.mid.as_bytes())], &[], 200, &mut out).expect("a packet that can be written");
+        out
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of a packet")]
+    fn packet(&self, ssrc: u32, pt: u8, seq: u16, rtp_time: u32, marker: bool, level: u8, payload: &[u8]) -> Vec<u8> {
         let header = RtpHeader { marker, pt, seq, rtp_time, ssrc };
-        let level = [0x80 | 20u8];
+        let level = [level];
         let extensions: &[(u8, &[u8])] = &[(MID_EXT, self.mid.as_bytes()), (LEVEL_EXT, &level)];
         let mut out = Vec::new();
         header.emit(extensions, payload, 0, &mut out).expect("a packet that can be written");
@@ -327,7 +359,7 @@ impl Outgoing {
         let (rtp_time, marker, payload) = self.sent.get(&seq)?.clone();
         let mut body = seq.to_be_bytes().to_vec();
         body.extend(payload);
-        let packet = self.packet(rtx_ssrc, RTX, self.rtx_seq, rtp_time, marker, &body);
+        let packet = self.packet(rtx_ssrc, RTX, self.rtx_seq, rtp_time, marker, 0x80 | 20, &body);
         self.rtx_seq = self.rtx_seq.wrapping_add(1);
         Some(packet)
     }
@@ -370,6 +402,11 @@ impl Incoming {
             all.filter(|n| !numbers.contains(n)).map(|n| (*who, n)).collect::<Vec<_>>()
         };
         self.numbers.iter().flat_map(of).collect()
+    }
+
+    /// Sequence numbers that it waits for.
+    pub fn waits_for(&self) -> usize {
+        self.missing.len()
     }
 
     /// It is video: retransmissions were agreed on.

@@ -116,6 +116,42 @@ fn the_times_of_a_sender_report_are_kept() {
     assert!(ntp_told.abs_diff(ntp) < 2 * 4295, "{ntp_told:x} {ntp:x}");
 }
 
+/// Case rtcp-01: an SDES whose END octet is its last costs a publisher's sender report nothing (RFC 3550 §6.5).
+#[test]
+fn a_sender_report_beside_any_legal_sdes_is_read() {
+    let (mut net, mids) = Net::publisher(start(), RtcConfig::new());
+    net.connect();
+    let pt = net.server.sections()[1].formats[0].pt;
+    net.write(mids[1], pt, 1, 1, b"first");
+    let (ssrc, keys) = (net.received()[0].ssrc, net.keys());
+    let master = (&keys.receive_key[..], &keys.receive_salt[..]);
+    for (n, line) in include_str!("../cases/rtcp-01/packets.jsonl").lines().enumerate() {
+        let hex = line.split_once("\"hex\": \"").unwrap().1.split_once('"').unwrap().0;
+        let plain: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+        // Its first packet, a report of somebody else, gives its place to one of ours; the SDES stays as it is.
+        let first = 4 * (usize::from(u16::from_be_bytes([plain[2], plain[3]])) + 1);
+        let seconds = 3_989_000_000 + n as u64;
+        let mut compound = vec![0x80, 200, 0, 6];
+        compound.extend(ssrc.to_be_bytes());
+        compound.extend((seconds << 32).to_be_bytes());
+        compound.extend([0, 0, 0, n as u8, 0, 0, 0, 1, 0, 0, 0, 5]);
+        compound.extend(&plain[first..]);
+        if line.contains("sr-sdes-bye") {
+            // BYE would end the stream; what is asked here is the SDES.
+            compound.truncate(compound.len() - 8);
+        }
+        let sealed = seal_rtcp(master, 5_000 + n as u32, &compound);
+        assert_eq!(net.server.receive(net.now, address(CLIENT), address(SERVER), &sealed), Ok(()), "{line}");
+        let packet = seal_rtp(master, &[0x80, pt, 0, 2 + n as u8, 0, 0, 0, 9], ssrc, b"by hand");
+        net.server.receive(net.now, address(CLIENT), address(SERVER), &packet).unwrap();
+        net.run_ms(1);
+        let received = net.received();
+        let (ntp, rtp) = received.last().unwrap().sender_report.unwrap();
+        assert!((ntp >> 32).abs_diff(seconds) <= 1 && rtp == n as u32, "{line}: {ntp:x} {rtp}");
+    }
+}
+
 /// GStreamer offers without mid extension and without a=ssrc (case sdp-06): the payload type tells the section.
 #[test]
 fn without_mid_and_ssrc_the_payload_type_tells_the_section() {
