@@ -196,6 +196,11 @@ pub(super) fn is_ice_text(text: &str, shortest: usize) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_' | b'=' | b'.'))
 }
 
+/// Whether an answer may repeat `text`: 1 to 255 visible ASCII characters, which a token is (RFC 8866 §9).
+pub(super) fn is_word(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
 /// Whether `value` (without `a=`, with or without `candidate:`) has the shape of RFC 8839 §5.1: foundation,
 /// component, transport, priority, address, port, `typ`, type. The address may be any name: browsers hide
 /// theirs behind one in `.local`.

@@ -179,6 +179,9 @@ fn bounded(count: usize, limit: usize, what: &'static str) -> Result<(), At> {
 
 /// `audio 9 UDP/TLS/RTP/SAVPF 111 63`
 fn media_line(value: &str) -> Result<OfferSection, At> {
+    if !value.split_whitespace().all(attr::is_word) {
+        return Err(At::Malformed("m= has a word that is not 1 to 255 visible ASCII characters"));
+    }
     let mut words = value.split_whitespace();
     let (Some(media), Some(port), Some(protocol)) = (words.next(), words.next(), words.next()) else {
         return Err(At::Malformed("m= needs media, port, protocol and formats"));
@@ -232,8 +235,8 @@ impl OfferSection {
         match name {
             "mid" => {
                 let mid = value.trim();
-                if mid.is_empty() || mid.len() > 255 || mid.contains(char::is_whitespace) {
-                    return Err(At::Malformed("a=mid is one word of 1 to 255 characters"));
+                if !attr::is_word(mid) {
+                    return Err(At::Malformed("a=mid is one word of 1 to 255 visible ASCII characters"));
                 }
                 if self.mid.replace(mid.to_owned()).is_some() {
                     return Err(At::Malformed("a section has two a=mid"));
@@ -256,7 +259,7 @@ impl OfferSection {
             "ssrc-group" => self.ssrc_group(value)?,
             "rid" => {
                 let mut words = value.split_whitespace();
-                if let (Some(rid), Some("send")) = (words.next(), words.next()) {
+                if let (Some(rid), Some("send")) = (words.next().filter(|rid| attr::is_word(rid)), words.next()) {
                     self.rids.push(rid.to_owned());
                 }
                 bounded(self.rids.len(), RIDS_MAX, "a=rid of one section")?;

@@ -233,6 +233,26 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
 
 /// What is not served stays in its place with port 0 and out of the bundle (RFC 3264 §6, RFC 9143 §7.3.3).
 #[test]
+fn words_that_an_answer_repeats_are_visible_ascii() {
+    let offer = |media: &str, protocol: &str, format: &str, mid: &str| {
+        video("a=rtpmap:96 VP8/90000\r\n") + &format!("m={media} 9 {protocol} {format}\r\na=mid:{mid}\r\n")
+    };
+    assert!(answer(Role::Publish, &offer("application", "UDP/DTLS/SCTP", "webrtc-datachannel", "d+1")).is_ok());
+    let long = "x".repeat(256);
+    for bad in ["a\u{486}b", "a\u{7f}b", "a\u{1}b", "\u{e9}", &long] {
+        for refused in [
+            offer(bad, "UDP", "1", "d"),
+            offer("application", bad, "1", "d"),
+            offer("application", "UDP", bad, "d"),
+            offer("application", "UDP", "1", bad),
+        ] {
+            let refusal = answer(Role::Publish, &refused).unwrap_err();
+            assert!(matches!(refusal, SdpRefusal::Malformed { .. }), "{bad:?}: {refusal}");
+        }
+    }
+}
+
+#[test]
 fn unserved_sections_keep_their_places() {
     let offer = video("a=rtpmap:96 VP8/90000\r\n").replace("BUNDLE v", "BUNDLE d v x");
     let data = "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\na=mid:d\r\na=sctp-port:5000\r\nm=video";
