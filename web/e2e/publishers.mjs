@@ -25,15 +25,18 @@ export function install() {
   }
 
   window.voices = new Map()
+  window.pcs = new Map()
   function tone(name, hertz) {
     const out = context.createMediaStreamDestination()
-    const gain = new GainNode(context, { gain: 0 })
+    const gain = new GainNode(context, { gain: 0.3 })
     const oscillator = new OscillatorNode(context, { frequency: hertz })
     oscillator.connect(gain).connect(out)
     oscillator.start()
+    const [track] = out.stream.getAudioTracks()
+    track.enabled = false
     // All of it is kept: what nothing refers to falls silent one day.
-    window.voices.set(name, { gain, oscillator, out })
-    return out.stream.getAudioTracks()[0]
+    window.voices.set(name, { track, gain, oscillator, out })
+    return track
   }
   /** Publishes as `name` into a room; resolves when it is connected. */
   window.publish = async (room, name, n) => {
@@ -45,7 +48,7 @@ export function install() {
     })
     const { token } = await asked.json()
     const pc = new RTCPeerConnection()
-    window.voices.pcs = [...(window.voices.pcs ?? []), pc]
+    window.pcs.set(name, pc)
     const streams = [new MediaStream()]
     pc.addTransceiver(tone(name, 200 + 20 * n), { direction: 'sendonly', streams })
     pc.addTransceiver(picture(name, (n * 47) % 360), { direction: 'sendonly', streams, sendEncodings: [{ maxBitrate: 60_000 }] })
@@ -68,6 +71,14 @@ export function install() {
   /** Lets one of them be heard, or not. */
   window.speak = (name, on) => {
     if (context.state !== 'running') throw new Error(`sound is ${context.state}`)
-    window.voices.get(name).gain.gain.value = on ? 0.3 : 0
+    window.voices.get(name).track.enabled = on
+  }
+  /** Level of somebody's sound as it is sent, 0 to 1. */
+  window.levelOf = async (name) => {
+    let level = null
+    ;(await window.pcs.get(name).getStats()).forEach((stat) => {
+      if (stat.type === 'media-source' && stat.kind === 'audio') level = stat.audioLevel
+    })
+    return level
   }
 }

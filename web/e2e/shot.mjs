@@ -77,6 +77,8 @@ try {
         mock.reset()
         mock.sent = 26
         mock.others = scene.names.map((name) => mock.participant(name.toLowerCase().replace(/\W/g, '-'), name))
+        // As in a real crowd: few microphones are on.
+        for (const { tracks } of mock.others.slice(8)) tracks[0].muted = true
         for (const n of scene.screens ?? []) mock.others[n] = sharing(mock.others[n])
         await page.goto(`${mock.url}/?room=standup`)
         await page.fill('#name', 'Ann')
