@@ -180,6 +180,9 @@ class Rondo:
             "RONDO_MEDIA__WORKERS": "1",
             # taskset has chosen the core.
             "RONDO_MEDIA__PIN": "false",
+            # The core is to be the limit of the large room.
+            "RONDO_LIMITS__PARTICIPANTS_PER_ROOM": str(2 * ROOM_MAX),
+            "RONDO_LIMITS__SESSIONS_PER_WORKER": str(2 * ROOM_MAX),
         }
         command = pinned(SERVER_CORE, [str(self.binary), "serve", "--dev", "--advertise", ADDRESS])
         return running(command, f"{self.url}/readyz", self.folder / "rondo.log", env)
@@ -189,14 +192,14 @@ class Rondo:
 
 
 def run_tool(what, command, out, limit_s, may_fail=False):
-    """Runs a load tool on its core; the JSON that it wrote to `out`."""
+    """Runs a load tool on its core; the JSON that it wrote to `out`, and what it printed."""
     out.unlink(missing_ok=True)
     done = subprocess.run(
         pinned(TOOL_CORE, command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s
     )
     if (done.returncode != 0 and not may_fail) or not out.exists():
         raise CannotRun(f"{what}: the load tool ended with {done.returncode}:\n{done.stdout[-2000:]}")
-    return json.loads(out.read_text())
+    return json.loads(out.read_text()), done.stdout
 
 
 class Sfubench:
@@ -222,7 +225,7 @@ class Sfubench:
             command += ["--windows", str(options.windows), "--window", str(options.window), "--warmup", "2"]
             # Joining, the windows, and taking leave.
             limit_s = 120 + options.windows * (options.window + 5)
-            result = run_tool(server.name, command, self.out, limit_s)
+            result, _ = run_tool(server.name, command, self.out, limit_s)
         median, windows = result["median"], result["windows"]
         figures = {
             "us_per_packet": median["cpu_us_per_packet"],
@@ -242,14 +245,14 @@ class Sfubench:
         return figures, result
 
     def largest_room(self, server):
-        """Levels of the largest room, as (viewers, held, figures), and the tool's own JSON."""
+        """Levels of the largest room, why it ended if not by a level, and the tool's own JSON."""
         with server.start() as process:
             command = self.command(server, process)
             command += ["--ramp", "--ramp-start", str(ROOM_FIRST), "--ramp-factor", str(ROOM_FACTOR)]
             command += ["--ramp-max", str(ROOM_MAX), "--ramp-window", str(ROOM_WINDOW_S)]
             command += ["--p99-ms", str(ROOM_P99_MS), "--max-loss", str(ROOM_LOSS_PCT)]
             command += ["--twcc", "off", "--probes", str(ROOM_PROBES)]
-            result = run_tool(server.name, command, self.out, 900)
+            result, printed = run_tool(server.name, command, self.out, 900)
         levels = [
             Level(
                 viewers=level["subs_per_room"],
@@ -262,7 +265,9 @@ class Sfubench:
             )
             for level in result["ramp"]["levels"]
         ]
-        return levels, result
+        # Joins that failed are no level; a line says so.
+        stopped = next((line for line in printed.splitlines() if line.startswith("ramp stops at ")), None)
+        return levels, stopped, result
 
 
 class RondoLoad:
@@ -282,7 +287,7 @@ class RondoLoad:
             command += ["--rate", str(self.JOINS_PER_S), "--settle", "2s", "--hold", f"{hold_s:g}s"]
             command += ["--threads", "1", "--json", str(self.out), *more]
             limit_s = 120 + hold_s + load.viewers / self.JOINS_PER_S
-            return run_tool(server.name, command, self.out, limit_s, may_fail)
+            return run_tool(server.name, command, self.out, limit_s, may_fail)[0]
 
     def measure(self, server, load, options):
         """As [`Sfubench.measure`], over all windows at once."""
@@ -306,7 +311,7 @@ class RondoLoad:
 
     def largest_room(self, server):
         """As [`Sfubench.largest_room`], on a fresh server for each level."""
-        levels, results, viewers = [], [], ROOM_FIRST
+        levels, results, stopped, viewers = [], [], None, ROOM_FIRST
         while viewers <= ROOM_MAX and all(level.held for level in levels):
             more = ["--no-twcc", "--probes", str(ROOM_PROBES)]
             result = self.run(server, Load(1, viewers), ROOM_WINDOW_S, more, may_fail=True)
@@ -314,11 +319,12 @@ class RondoLoad:
             media, joins = result["media"], result["joins"]
             p99_ms = media["latency"]["p99_ms"]
             held = p99_ms is not None and p99_ms <= ROOM_P99_MS and media["loss_pct"] <= ROOM_LOSS_PCT
-            held = held and joins["connected"] == joins["asked"]
+            if joins["connected"] < joins["asked"]:
+                stopped = f"{viewers}: {joins['connected']} of {joins['asked']} connected"
             levels.append(
                 Level(
                     viewers=viewers,
-                    held=held,
+                    held=held and stopped is None,
                     us_per_packet=result["server"]["us_per_packet"],
                     p99_ms=p99_ms,
                     loss_pct=media["loss_pct"],
@@ -327,7 +333,7 @@ class RondoLoad:
                 )
             )
             viewers = max(int(viewers * ROOM_FACTOR + 0.999), viewers + 1)
-        return levels, results
+        return levels, stopped, results
 
 
 @dataclass(frozen=True)
@@ -343,16 +349,18 @@ class Level:
     tool_cores_pct: float
 
 
-def room_row(levels):
+def room_row(levels, stopped):
     """What the search found: the largest level that held, and what ended it."""
     held = [level for level in levels if level.held]
     if not held:
         raise CannotRun(f"not even {ROOM_FIRST} viewers were held")
     best = max(held, key=lambda level: level.viewers)
-    beyond = [level for level in levels if not level.held and level.viewers > best.viewers]
     row = {key: getattr(best, key) for key in ("viewers", "us_per_packet", "p99_ms", "loss_pct")}
     row |= {"server_cores_pct": best.server_cores_pct, "tool_cores_pct": best.tool_cores_pct}
-    if beyond:
+    beyond = [level for level in levels if not level.held and level.viewers > best.viewers]
+    if stopped:
+        row["not_held"] = stopped
+    elif beyond:
         last = beyond[-1]
         row["not_held"] = f"{last.viewers}: p99 {shown(last.p99_ms, 1)} ms, loss {last.loss_pct:.2f} %"
     return row
@@ -484,8 +492,8 @@ def run_all(options, outside):
                 row = {"load": load, "server": server.name}
                 try:
                     if load == ROOM:
-                        levels, result = tool.largest_room(server)
-                        figures = room_row(levels)
+                        levels, stopped, result = tool.largest_room(server)
+                        figures = room_row(levels, stopped)
                     else:
                         figures, result = tool.measure(server, LOADS[load], options)
                     raw.append({"load": load, "server": server.name, "result": result})

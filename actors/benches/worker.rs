@@ -13,7 +13,8 @@ static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 const VIEWERS: u32 = 600;
 
 fn main() {
-    divan::main();
+    // Fewer iterations a sample are below the timer's precision.
+    divan::Divan::default().sample_size(100).config_with_args().main();
 }
 
 fn viewer(n: u32) -> SocketAddr {
