@@ -300,7 +300,7 @@ mod tests {
             (["live", "--viewers", "0"], "viewers"),
             (["call", "--url", "here"], "--url \"here\""),
             (["call", "--url", "ftp://a"], "http://"),
-            (["call", "--rate", "-1"], "--rate"),
+            (["call", "--rate", "0"], "joins a second"),
             (["call", "--hold", "long"], "30s"),
             (["conference", "--publishers", "1"], "room of one"),
         ] {
