@@ -40,9 +40,7 @@ impl Call {
     /// One more second of both, and not a hole in all that was.
     fn goes_on(&self) {
         let streams = [self.ann.audio_stream(), self.ann.video_stream()];
-        let have = self.bob.stats();
-        let most = streams.iter().map(|id| have.stream(*id).received).max().unwrap_or_default();
-        self.bob.wait_for_streams(&streams, most + 50, SOON).assert_whole();
+        self.bob.wait_for_more(&streams, 50, SOON).assert_whole();
     }
 
     /// How late audio was, and what the server used, while `happens`.

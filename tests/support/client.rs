@@ -432,6 +432,19 @@ impl Viewer {
         })
     }
 
+    /// The same with so many more packets of each than there are now.
+    ///
+    /// # Panics
+    /// As [`Self::wait_for_streams`].
+    pub fn wait_for_more(&self, streams: &[u32], packets: u64, within: Duration) -> Stats {
+        let have = self.stats();
+        let what = format!("{packets} more packets of each of the streams {streams:?}, without a hole");
+        self.wait_until(&what, within, |stats| {
+            let more = |id: &u32| stats.stream(*id).received >= have.stream(*id).received + packets;
+            streams.iter().all(more) && stats.missing() == 0
+        })
+    }
+
     /// See [`Client::stop`].
     pub fn stop(self) -> u16 {
         self.client.stop()

@@ -217,6 +217,9 @@ fn write_plot(html: &mut String, plot: &Plot) -> std::fmt::Result {
 /// [`round_up`], in finer steps, so that a plot fills its frame.
 fn round_up_axis(value: f64) -> f64 {
     let coarse = round_up(value);
+    if value <= 0.0 {
+        return coarse;
+    }
     [0.5, 0.6, 0.8].map(|part| part * coarse).into_iter().find(|top| *top >= value).unwrap_or(coarse)
 }
 
