@@ -237,7 +237,7 @@ fn bodies_that_are_too_big_are_refused_at_once_and_leave_nothing_behind() {
     let left = api.get("/api/v1/sessions?room=flood");
     assert!(left.status == 404 || left.json() == serde_json::json!([]), "somebody is still in: {}", left.body);
     call.goes_on();
-    let held = ["rondo_worker_slots", "rondo_worker_demux_transports", "rondo_worker_timers", "rondo_worker_tasks"];
+    let held = ["rondo_worker_slots", "rondo_worker_demux_transports", "rondo_worker_timers", "rondo_worker_actors"];
     poll("nothing is held that was not held before", SOON, || {
         let now = Metrics::of(&api);
         let same = held.iter().chain(&["rondo_process_files_open"]).all(|name| now.get(name) <= before.get(name));

@@ -256,14 +256,14 @@ fn nothing_is_left_of_people_who_came_and_went() {
     let joins: usize = measured.unwrap_or(TEST_JOINS);
     let server = Rondo::serve(&["--dev"], &SOON);
     let api = server.api();
-    // Each of the two workers has three tasks of its own.
+    // Each of the two workers has an actor of its own.
     let before = poll("gauges are told", CONNECTS, || {
-        Some(Metrics::of(&api)).filter(|now| now.get("rondo_worker_tasks") >= 4.0)
+        Some(Metrics::of(&api)).filter(|now| now.get("rondo_worker_actors") >= 2.0)
     });
     let mut resident = Vec::new();
     println!(
         "churn {:<6} {:>6} {:>8} {:>8} {:>7} {:>7} {:>9}",
-        "round", "joins", "seconds", "at rest", "files", "tasks", "RSS MiB"
+        "round", "joins", "seconds", "at rest", "files", "actors", "RSS MiB"
     );
     for n in 0..ROUNDS {
         let begun = Instant::now();
@@ -274,11 +274,11 @@ fn nothing_is_left_of_people_who_came_and_went() {
             last = Metrics::of(&api);
             let same = |name| last.get(name) <= before.get(name);
             let zero = AT_REST.iter().all(|name| last.get(name) == 0.0);
-            (zero && same("rondo_process_files_open") && same("rondo_worker_tasks")).then_some(())
+            (zero && same("rondo_process_files_open") && same("rondo_worker_actors")).then_some(())
         };
         let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll("all is at rest", FORGOTTEN, rest)));
         if came.is_err() {
-            let names = AT_REST.iter().chain(&["rondo_process_files_open", "rondo_worker_tasks"]);
+            let names = AT_REST.iter().chain(&["rondo_process_files_open", "rondo_worker_actors"]);
             let left: Vec<_> =
                 names.map(|name| (*name, before.get(name), last.get(name))).filter(|l| l.1 != l.2).collect();
             panic!("left behind after round {n} (before, now): {left:?}");
@@ -294,7 +294,7 @@ fn nothing_is_left_of_people_who_came_and_went() {
             took.as_secs_f64(),
             ended.elapsed().as_secs_f64(),
             last.get("rondo_process_files_open"),
-            last.get("rondo_worker_tasks"),
+            last.get("rondo_worker_actors"),
             last.get("rondo_process_resident_bytes") / f64::from(1 << 20),
         );
     }

@@ -134,8 +134,8 @@ cells! {
     demux_ufrags,
     /// Addresses that datagrams are routed by, provisional ones included.
     demux_addresses,
-    /// Tasks of the worker's thread.
-    tasks,
+    /// Actors whose task is on the worker's thread: sessions, rooms and the worker's own.
+    actors,
 }
 
 /// Joins that never came up, by code: a [`LeaveReason`], or a [`DtlsFailure`] where that is the reason.

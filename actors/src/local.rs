@@ -233,7 +233,7 @@ impl Local {
         self.slots.borrow_mut().remove(slot);
     }
 
-    /// Tells what this worker holds; the tasks are told by who runs them.
+    /// Tells what this worker holds; the actors are told by who runs them.
     pub fn tell_held(&self, held: &WorkerHeld) {
         held.slots.set(self.slots.borrow().len());
         held.timers.set(self.wakers.borrow().len());

@@ -7,7 +7,7 @@ use crate::node::{Inner, StartError, WorkerHandle, WorkerReport};
 use crate::port::{Port, Refused, Reply};
 use crate::room::{Room, RoomMsg, RoomSeed};
 use crate::session::SessionMsg;
-use crate::shell::{Alarm, Ending, Receive, Shell, Woken};
+use crate::shell::{Alarm, Ending, Receive, Shell, Woken, alive};
 use crate::supervisor::{Placer, Supervisor, SupervisorCounts, SupervisorMsg};
 use crate::worker::drive::{Core, Wake, drive};
 use crate::worker::ingress::Ingress;
@@ -69,7 +69,7 @@ impl Receive for Worker {
         match msg {
             WorkerMsg::Ping(reply) => {
                 self.local.tell_held(&self.held);
-                self.held.tasks.set(tokio::runtime::Handle::current().metrics().num_alive_tasks());
+                self.held.actors.set(alive());
                 reply.answer(());
             }
             WorkerMsg::CloseSessions(room) => close_sessions(&self.local, room),

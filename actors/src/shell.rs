@@ -7,6 +7,7 @@ use crate::port::{Port, Refused, Tell};
 use actix::dev::ToEnvelope;
 use actix::{Actor, AsyncContext, Context, Handler, Message};
 use rondo_media::units::Deadline;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,6 +66,32 @@ impl<M: Send + 'static> Message for Traced<M> {
     type Result = ();
 }
 
+thread_local! {
+    static ALIVE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Actors whose task lives on this thread: also those that have ended and are still held by something.
+pub fn alive() -> usize {
+    ALIVE.get()
+}
+
+/// Counts an actor for as long as its task has it.
+struct Alive;
+
+impl Alive {
+    fn new() -> Self {
+        ALIVE.set(ALIVE.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // At the end of a thread the count may be gone before the last actor.
+        let _ = ALIVE.try_with(|alive| alive.set(alive.get() - 1));
+    }
+}
+
 /// The framework's side of one actor.
 pub struct Shell<A: Receive> {
     logic: Option<A>,
@@ -73,6 +100,7 @@ pub struct Shell<A: Receive> {
     depth: Arc<AtomicUsize>,
     armed: Option<Deadline>,
     mailbox: usize,
+    _alive: Alive,
 }
 
 impl<A: Receive + Unpin> Shell<A> {
@@ -121,6 +149,7 @@ impl<A: Receive + Unpin> Shell<A> {
             depth,
             armed: None,
             mailbox: bound,
+            _alive: Alive::new(),
         }
     }
 
