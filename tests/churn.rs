@@ -4,7 +4,7 @@
 
 use crate::support::client::{PublishOptions, Publisher, ViewOptions, Viewer};
 use crate::support::events::Events;
-use crate::support::http::Api;
+use crate::support::http::{Answer, Api};
 use crate::support::metrics::Metrics;
 use crate::support::peer::{Lets, Numbers, Peer};
 use crate::support::process::Rondo;
@@ -135,8 +135,19 @@ fn audio_only() -> PublishOptions {
     PublishOptions { video: false, ..PublishOptions::default() }
 }
 
+/// Joins; a room that is just ending says 503 and when to try again, and then is opened anew.
+fn welcome<T>(join: impl Fn() -> Result<T, Box<Answer>>) -> T {
+    poll("the room is open", CONNECTS, || match join() {
+        Ok(joined) => Some(joined),
+        Err(answer) => {
+            assert!(answer.status == 503 && answer.header("retry-after").is_some(), "refused: {answer:?}");
+            None
+        }
+    })
+}
+
 fn publish(api: &Api, room: &str, who: &str) -> Publisher {
-    let publisher = Publisher::start(api, room, who, audio_only());
+    let publisher = welcome(|| Publisher::try_start(api, room, who, audio_only()));
     publisher.wait_until("media goes out", CONNECTS, |s| s.audio_sent > 0);
     publisher
 }
@@ -157,7 +168,7 @@ fn join(api: &Api, number: usize, far: Far, how: End) {
         Far::Answer | Far::Stun | Far::Hello | Far::Dtls => half(api, &room, &who, far, how),
         Far::Media => end(publish(api, &room, &who), how),
         Far::View => {
-            let viewer = Viewer::start(api, &room, ViewOptions::default());
+            let viewer = welcome(|| Viewer::try_start(api, &room, ViewOptions::default()));
             match how {
                 End::Delete => assert_eq!(viewer.stop(), 200),
                 End::Close => drop(viewer),
@@ -203,8 +214,10 @@ fn raw(api: &Api, room: &str, who: &str, far: Far) {
 fn half(api: &Api, room: &str, who: &str, far: Far, how: End) {
     let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into(), Numbers::PUBLISHER);
     let offer = peer.offer(&[MediaKind::Audio], Direction::SendOnly);
-    let answer = api.post_sdp(&format!("/whip/{room}/{who}"), offer.sdp.clone());
-    assert_eq!(answer.status, 201, "{}", answer.body);
+    let answer = welcome(|| {
+        let answer = api.post_sdp(&format!("/whip/{room}/{who}"), offer.sdp.clone());
+        if answer.status == 201 { Ok(answer) } else { Err(Box::new(answer)) }
+    });
     match far {
         Far::Stun => peer.let_out(Lets::Checks),
         Far::Hello => peer.let_out(Lets::Hello),
