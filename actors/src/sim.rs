@@ -299,10 +299,10 @@ impl Placer for SimPlacer {
         let id = seed.id;
         let told = supervisor.clone();
         let on_end: OnEnd = Box::new(move |ending| {
-            if ending == Ending::Panicked {
-                if let Some(supervisor) = told {
-                    let _ = supervisor.tell(SupervisorMsg::RoomDied { room: id });
-                }
+            if ending == Ending::Panicked
+                && let Some(supervisor) = told
+            {
+                let _ = supervisor.tell(SupervisorMsg::RoomDied { room: id });
             }
         });
         let port = self.stage.host(crate::runtime::ROOM_QUEUE, Some(local.clone()), Some(on_end));
