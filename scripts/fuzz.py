@@ -101,6 +101,8 @@ def fuzz(binaries, name, seconds, hang_s):
         *others(folders),
         f"-max_total_time={seconds}",
         f"-max_len={max_len}",
+        # Scripts say something from a few dozen bytes on: no slow growth.
+        "-len_control=0",
         f"-rss_limit_mb={RSS_LIMIT_MB}",
         f"-timeout={hang_s}",
         f"-artifact_prefix={findings}/",

@@ -67,12 +67,10 @@ function judgeBrowser(name, looks, last, watched) {
   fault(still <= steady.length / 10, `the picture did not change in ${still} of ${steady.length} seconds`)
   const heard = looks.slice(3).filter((look) => Math.abs(look.tone.hertz - TONE_HZ) <= 2 * BIN_HZ && look.tone.level > -60)
   fault(heard.length >= 0.9 * (looks.length - 3), `the tone was heard in ${heard.length} of ${looks.length - 3} seconds`)
-  const energy = last.audio.totalAudioEnergy
-  fault(energy > 0.001 * playing, `too little sound (energy ${energy})`)
   console.log(
     `${name}: first picture after ${last.seen.first.toFixed(0)} ms, ${frames} frames of ${last.size.join(' x ')} decoded in ` +
       `${playing.toFixed(0)} s, longest stand ${gap.toFixed(0)} ms, tone in ${heard.length} of ${looks.length - 3} s, ` +
-      `sound energy ${energy.toFixed(2)}, lost ${last.video.packetsLost} + ${last.audio.packetsLost}`,
+      `lost ${last.video.packetsLost} + ${last.audio.packetsLost}`,
   )
 }
 
