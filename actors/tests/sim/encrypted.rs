@@ -90,16 +90,21 @@ fn sim_encrypted_calls_make_the_same_decisions_twice_over_20_seeds() {
 #[test]
 fn sim_encrypted_video_is_repaired_over_a_lossy_link() {
     let link = Link { delay: ms(20), jitter: ms(20), loss: 0.05, duplicate: 0.02 };
+    let (mut all_got, mut all_lost) = (0.0, 0.0);
     for seed in 0..5 {
         let (decisions, sim) = run(seed, link);
         assert_eq!(decisions.connected, [true; 4], "seed {seed}");
         assert!(sim.counters(0).rtx_sent.get() > 10, "seed {seed}: the link loses, our egress repairs");
-        // Audio is not repaired. Video is, but for what str0m, the publisher's and the player's end, gives up on.
+        // Audio is not repaired. Video is, but for what str0m, the publisher's and the player's end, gives up on: it
+        // draws its pauses at random, so one stream may have five of them, and only all streams together say much.
         for (what, count, lost) in decisions.got.iter().filter(|(what, ..)| what.ends_with("/1")) {
             let share = f64::from(*lost) / (*count as f64 + f64::from(*lost));
-            assert!(*count > 200 && share < 0.01, "seed {seed}: {what} got {count}, lost {lost}");
+            assert!(*count > 200 && share < 0.025, "seed {seed}: {what} got {count}, lost {lost}");
+            all_got += *count as f64;
+            all_lost += f64::from(*lost);
         }
     }
+    assert!(all_lost / (all_got + all_lost) < 0.01, "of all {} packets {all_lost} were lost", all_got + all_lost);
 }
 
 /// Case sec-01, our own direction: what we send crosses 65,535, and every packet still opens at the other end.
