@@ -6,7 +6,7 @@ use crate::support::server::TestServer;
 use crate::support::token::{self, token};
 use crate::support::wait::poll;
 use serde_json::json;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 use str0m::Event;
 use str0m::media::{Direction, MediaKind};
@@ -209,4 +209,29 @@ fn restarts_are_counted() {
         api.get("/metrics").body.contains("rondo_worker_ice_restarts_total{worker=\"0\"} 1").then_some(())
     });
     drop((ann, bob));
+}
+
+/// A port is drawn again, by a NAT or by the system, before the server has forgotten who had it: who proves that it is
+/// there now gets what comes from there.
+#[test]
+fn who_gets_the_address_of_one_that_vanished_connects() {
+    let server = TestServer::start();
+    let api = server.api();
+    for ip in LOOPBACKS {
+        let join = |socket: UdpSocket, who: &str| {
+            let mut peer = Peer::with(socket, Numbers::PUBLISHER);
+            let offer = peer.offer(&[MediaKind::Audio], Direction::SendOnly);
+            let answer = api.post_sdp(&format!("/whip/heirs/{who}"), offer.sdp.clone());
+            assert_eq!(answer.status, 201, "{}", answer.body);
+            peer.accept(offer, &answer.body).expect("an answer");
+            let connected = peer.until(SOON, |event| matches!(event, Event::Connected));
+            assert!(connected, "{who} does not connect");
+            peer
+        };
+        let address = join(UdpSocket::bind((ip, 0)).expect("a socket"), "first").vanish();
+        for who in ["second", "third"] {
+            let free = || UdpSocket::bind(address).ok();
+            join(poll("the port is free again", SOON, free), who).vanish();
+        }
+    }
 }

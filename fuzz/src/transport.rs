@@ -258,7 +258,11 @@ impl Run {
                     let section = &self.transport.sections()[rtp.section];
                     assert!(section.formats.iter().any(|f| f.format == rtp.format), "a format of its section");
                 }
-                Output::Event(TransportEvent::IceConnected { peer } | TransportEvent::PeerMoved { peer }) => {
+                Output::Event(
+                    TransportEvent::IceConnected { peer }
+                    | TransportEvent::PeerMoved { peer }
+                    | TransportEvent::PeerStays { peer },
+                ) => {
                     assert!(self.spoke.contains(&peer));
                 }
                 Output::Event(TransportEvent::Closed(_)) => {}

@@ -78,6 +78,11 @@ const READ_WAIT: Duration = Duration::from_millis(100);
 impl Peer {
     /// An endpoint with one socket on `ip`.
     pub fn new(ip: IpAddr, numbers: Numbers) -> Self {
+        Self::with(UdpSocket::bind((ip, 0)).expect("a loopback socket"), numbers)
+    }
+
+    /// An endpoint with this socket.
+    pub fn with(socket: UdpSocket, numbers: Numbers) -> Self {
         let mut config = RtcConfig::new().set_rtp_mode(true).clear_codecs().set_stats_interval(None);
         let opus = FormatParams { min_p_time: Some(10), use_inband_fec: Some(true), ..FormatParams::default() };
         let codecs = config.codec_config();
@@ -93,7 +98,6 @@ impl Peer {
             .set_extension(twcc, Extension::TransportSequenceNumber)
             .set_extension(level, Extension::AudioLevel)
             .build(Instant::now());
-        let socket = UdpSocket::bind((ip, 0)).expect("a loopback socket");
         let local = socket.local_addr().expect("its address");
         rtc.add_local_candidate(Candidate::host(local, "udp").expect("a host candidate"));
         let (forward, arrived) = channel();
@@ -111,6 +115,11 @@ impl Peer {
             lets: Lets::All,
             hellos: 0,
         }
+    }
+
+    /// Ends without a word, its socket closed; its address is free for somebody else.
+    pub fn vanish(self) -> SocketAddr {
+        self.local
     }
 
     /// Goes on behind another port without knowing it, as behind a NAT that has forgotten it. With `keep`, what still

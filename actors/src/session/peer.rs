@@ -218,6 +218,10 @@ impl Peer {
                 self.phases.done("ice", now - self.asked_at, Some("dtls"));
                 None
             }
+            TransportEvent::PeerStays { peer } => {
+                local.demux.borrow_mut().confirm(peer, route);
+                None
+            }
             TransportEvent::UfragRetired(ufrag) => {
                 local.demux.borrow_mut().retire(&ufrag, route);
                 None

@@ -2,8 +2,10 @@
 //!
 //! An address is learned only from a STUN binding request that names a ufrag of ours, and is provisional until
 //! the transport's ICE agent has authenticated such a request ([`Demux::confirm`]). Rules that keep peers apart:
-//! a confirmed address stays with its transport until that is removed or has moved on to others; a provisional
-//! one goes to whoever asked last. Memory is bounded by the transports: at most `ADDRESSES_MAX` addresses
+//! a confirmed address stays with its transport until another one confirms it (a port is drawn again before
+//! whoever had it is forgotten), or its own is removed or has moved on to others; a provisional one goes to
+//! whoever asked last. A peer confirms with each of its checks, so an address taken by one that forges where its
+//! checks come from is back with the next. Memory is bounded by the transports: at most `ADDRESSES_MAX` addresses
 //! and `UFRAGS_MAX` ufrags each; nothing is kept of datagrams that belong to nobody.
 
 use super::budget::{Bucket, Rate};
@@ -209,8 +211,7 @@ impl Demux {
 
     /// The transport's ICE agent has authenticated a request from `from`: the address is its own from now on.
     ///
-    /// Answers whether it is. `false`: another live transport has it (then only binding requests reach this
-    /// one from there), or `route` is unknown.
+    /// Answers whether it is. `false`: `route` is unknown.
     pub fn confirm(&mut self, from: SocketAddr, route: Route) -> bool {
         let key = AddressKey::from(from);
         if !self.transports.contains_key(&route) {
@@ -224,7 +225,6 @@ impl Demux {
                 }
                 owner.confirmed = true;
             }
-            Some(owner) if owner.confirmed => return false,
             Some(_) | None => {
                 if !self.make_room(route, true) {
                     return false;
@@ -263,7 +263,7 @@ impl Demux {
         }
     }
 
-    /// Makes `owner` the owner of an address that nobody has confirmed.
+    /// Makes `owner` the owner of an address, whoever had it.
     fn give(&mut self, key: AddressKey, owner: Owner) {
         if let Some(before) = self.by_address.insert(key, owner)
             && let Some(transport) = self.transports.get_mut(&before.route)
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmed_address_is_not_stolen_but_a_provisional_one_moves() {
+    fn an_address_goes_to_who_proved_it_last_and_a_mere_request_takes_none_that_is_proven() {
         let mut d = demux();
         d.route(from(1), &request("aaaa:them")).unwrap();
         d.route(from(1), &request("bbbb:them")).unwrap();
@@ -399,12 +399,16 @@ mod tests {
         assert!(d.confirm(from(1), A), "who proved it");
         assert_eq!(d.route(from(1), &request("bbbb:them")), Ok(B), "a request always goes by its ufrag");
         assert_eq!(d.route(from(1), RTP), Ok(A));
-        assert!(!d.confirm(from(1), B));
-        assert_eq!(d.route(from(1), RTP), Ok(A));
-        d.remove(A);
-        assert_eq!(d.route(from(1), RTP), Err(Drop::UnknownAddress));
-        assert!(d.confirm(from(1), B));
+        assert!(d.confirm(from(1), B), "it is another's port now");
         assert_eq!(d.route(from(1), RTP), Ok(B));
+        assert_eq!(d.route(from(1), &request("aaaa:them")), Ok(A));
+        assert_eq!(d.route(from(1), RTP), Ok(B));
+        d.remove(A);
+        assert_eq!(d.route(from(1), RTP), Ok(B), "what A had once does not go with it");
+        d.remove(B);
+        assert_eq!(d.route(from(1), RTP), Err(Drop::UnknownAddress));
+        d.add("bbbb", B).unwrap();
+        assert!(d.confirm(from(1), B));
         assert!(!d.confirm(from(2), A), "gone");
     }
 
@@ -552,12 +556,12 @@ mod tests {
         fn confirm(&mut self, port: u16, route: u8) -> bool {
             match self.owner(port) {
                 _ if !self.live.contains(&route) => false,
-                Some((owner, true)) => owner == route,
+                Some((owner, true)) if owner == route => true,
                 Some((owner, false)) if owner == route => {
                     self.known.retain(|k| k.0 != port);
                     self.put(port, route, true)
                 }
-                Some((_, false)) | None => self.put(port, route, true),
+                Some(_) | None => self.put(port, route, true),
             }
         }
     }

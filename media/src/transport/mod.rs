@@ -214,6 +214,11 @@ pub enum TransportEvent {
         /// The peer's new address.
         peer: SocketAddr,
     },
+    /// An authentic check came again from where the peer is: the address is still its own.
+    PeerStays {
+        /// The peer's address.
+        peer: SocketAddr,
+    },
     /// A restart of ICE is complete: checks that name this old ufrag of ours are taken no longer.
     UfragRetired(String),
     /// DTLS is up; for a play transport, these keys protect what we send.

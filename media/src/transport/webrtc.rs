@@ -229,7 +229,12 @@ impl WebRtc {
             self.out.push_back(Output::Event(TransportEvent::UfragRetired(ufrag)));
         }
         match answered.moved {
-            Move::Stays => Ok(()),
+            Move::Stays => {
+                if self.ice.peer() == Some(from) {
+                    self.out.push_back(Output::Event(TransportEvent::PeerStays { peer: from }));
+                }
+                Ok(())
+            }
             Move::First(peer) => {
                 self.out.push_back(Output::Event(TransportEvent::IceConnected { peer }));
                 self.open_path(from, to, datagram)

@@ -268,6 +268,18 @@ fn the_peers_close_notify_closes() {
     assert!(matches!(net.events.last(), Some(TransportEvent::Closed(ClosedBy::Peer))), "{:?}", net.events.last());
 }
 
+/// Whoever routes datagrams by address hears again and again whose it is.
+#[test]
+fn a_peer_that_stays_proves_its_address_with_each_check() {
+    let (mut net, _) = Net::publisher(start(), RtcConfig::new());
+    net.connect();
+    let stays = |net: &Net| net.events.iter().filter(|e| matches!(e, TransportEvent::PeerStays { .. })).count();
+    let before = stays(&net);
+    // An agent asks for consent every 5 s on average (RFC 7675 §5.1).
+    net.run_ms(30_000);
+    assert!(stays(&net) >= before + 4, "{} checks in 30 s", stays(&net) - before);
+}
+
 #[test]
 fn our_close_is_told_to_the_peer() {
     let (mut net, _) = Net::publisher(start(), RtcConfig::new());
