@@ -1,8 +1,8 @@
 //! What nobody should send, sent to a server that carries a call: the call goes on, and what was dropped is counted.
 
+use crate::support::call::Call;
 use crate::support::client::{PublishOptions, Publisher, ViewOptions, Viewer};
 use crate::support::flood::{garbage, media_address};
-use crate::support::http::Api;
 use crate::support::metrics::Metrics;
 use crate::support::process::Rondo;
 use crate::support::server::TestServer;
@@ -14,28 +14,6 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_secs(20);
 /// What a refused body may cost at its peak, in bytes.
 const BODY_COST_MAX: u64 = 10_000_000;
-
-/// An ordinary publisher and an ordinary viewer, who must not notice anything.
-struct Call {
-    ann: Publisher,
-    bob: Viewer,
-}
-
-impl Call {
-    fn start(api: &Api) -> Self {
-        let ann = Publisher::start(api, "calm", "ann", PublishOptions::default());
-        let bob = Viewer::start(api, "calm", ViewOptions::default());
-        let call = Self { ann, bob };
-        call.goes_on();
-        call
-    }
-
-    /// Two more seconds of everything, and not a hole in all that was.
-    fn goes_on(&self) {
-        let streams = [self.ann.audio_stream(), self.ann.video_stream()];
-        self.bob.wait_for_more(&streams, 100, SOON).assert_whole();
-    }
-}
 
 #[test]
 fn garbage_at_the_media_port_harms_no_call_and_is_counted() {

@@ -1,6 +1,6 @@
 //! Floods beside a live call: the call is whole, and with `RONDO_FLOOD_S` set, the table of what each flood costs.
 
-use crate::support::client::{PublishOptions, Publisher, ViewOptions, Viewer};
+use crate::support::call::Call;
 use crate::support::flood::{self, Done, Flood, Pace, Target};
 use crate::support::http::Api;
 use crate::support::metrics::Metrics;
@@ -15,12 +15,6 @@ const TEST_SHARE: u32 = 20;
 /// Where it is measured: how much later than at rest the 99th percentile of audio may be.
 const LATER_MS_MAX: f64 = 20.0;
 
-/// A call beside a flood.
-struct Call {
-    ann: Publisher,
-    bob: Viewer,
-}
-
 /// What one span of time was like.
 struct Span {
     p99_ms: f64,
@@ -28,33 +22,17 @@ struct Span {
     took_s: f64,
 }
 
-impl Call {
-    fn start(api: &Api) -> Self {
-        let ann = Publisher::start(api, "calm", "ann", PublishOptions::default());
-        let bob = Viewer::start(api, "calm", ViewOptions::default());
-        let call = Self { ann, bob };
-        call.goes_on();
-        call
-    }
-
-    /// One more second of both, and not a hole in all that was.
-    fn goes_on(&self) {
-        let streams = [self.ann.audio_stream(), self.ann.video_stream()];
-        self.bob.wait_for_more(&streams, 50, SOON).assert_whole();
-    }
-
-    /// How late audio was, and what the server used, while `happens`.
-    fn during<R>(&self, api: &Api, happens: impl FnOnce() -> R) -> (Span, R) {
-        let cpu = |metrics: &Metrics| metrics.get("rondo_process_cpu_seconds_total");
-        let (before, begun) = (Metrics::of(api), Instant::now());
-        let heard = self.bob.stats().audio_latencies_us.len();
-        let result = happens();
-        let took_s = begun.elapsed().as_secs_f64();
-        let mut late = self.bob.stats().audio_latencies_us.split_off(heard);
-        late.sort_unstable();
-        let p99_ms = late.get(late.len() * 99 / 100).map_or(f64::INFINITY, |us| f64::from(*us) / 1_000.0);
-        (Span { p99_ms, cpu_s: cpu(&Metrics::of(api)) - cpu(&before), took_s }, result)
-    }
+/// How late the call's audio was, and what the server used, while `happens`.
+fn during<R>(call: &Call, api: &Api, happens: impl FnOnce() -> R) -> (Span, R) {
+    let cpu = |metrics: &Metrics| metrics.get("rondo_process_cpu_seconds_total");
+    let (before, begun) = (Metrics::of(api), Instant::now());
+    let heard = call.bob.stats().audio_latencies_us.len();
+    let result = happens();
+    let took_s = begun.elapsed().as_secs_f64();
+    let mut late = call.bob.stats().audio_latencies_us.split_off(heard);
+    late.sort_unstable();
+    let p99_ms = late.get(late.len() * 99 / 100).map_or(f64::INFINITY, |us| f64::from(*us) / 1_000.0);
+    (Span { p99_ms, cpu_s: cpu(&Metrics::of(api)) - cpu(&before), took_s }, result)
 }
 
 /// What the server refused of a flood, by its own counters where it refuses in silence.
@@ -71,7 +49,7 @@ fn a_call_is_whole_beside_every_flood() {
     let api = server.api();
     let call = Call::start(&api);
     let target = Target::new(&api, &call.ann);
-    let (idle, ()) = call.during(&api, || {
+    let (idle, ()) = during(&call, &api, || {
         let heard = call.bob.stats().audio_packets;
         let packets = u64::try_from(lasts.as_millis() / 20).expect("a short time");
         call.bob.wait_until("a while at rest", lasts * 2 + SOON, |s| s.audio_packets >= heard + packets);
@@ -91,7 +69,7 @@ fn a_call_is_whole_beside_every_flood() {
     for flood in flood::ALL.iter().filter(|flood| flood.name.contains(&only)) {
         let pace = Pace { per_s: (flood.per_s / share).max(20), lasts };
         let before = Metrics::of(&api);
-        let (span, done) = call.during(&api, || (flood.run)(&target, pace));
+        let (span, done) = during(&call, &api, || (flood.run)(&target, pace));
         assert!(done.sent > 0, "{}: nothing was sent", flood.name);
         // Connections are refused when their time is over, which may be after the flood.
         let after = poll(&format!("{} is refused and counted", flood.name), SOON, || {

@@ -26,6 +26,17 @@ impl Folder {
         self.0.join(name).to_str().expect("a path of letters").to_owned()
     }
 
+    /// A server with a certificate that ends in 2100, written here.
+    fn serve(&self, more: &[(&str, &str)]) -> Rondo {
+        let (cert, key) = certificate(2100);
+        self.write("cert.pem", &cert);
+        self.write("key.pem", &key);
+        let files = self.env();
+        let files = files.iter().map(|(name, value)| (*name, value.as_str()));
+        let env: Vec<(&str, &str)> = files.chain(more.iter().copied()).collect();
+        Rondo::serve_tls(&["--dev"], &env, &cert)
+    }
+
     fn write(&self, name: &str, contents: &str) {
         std::fs::write(self.0.join(name), contents).expect("a file");
     }
@@ -54,12 +65,7 @@ fn certificate(year: i32) -> (String, String) {
 #[test]
 fn a_call_goes_on_while_the_certificate_is_renewed() {
     let folder = Folder::new("renewed");
-    let (first, first_key) = certificate(2100);
-    folder.write("cert.pem", &first);
-    folder.write("key.pem", &first_key);
-    let env = folder.env();
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let rondo = Rondo::serve_tls(&["--dev"], &env, &first);
+    let rondo = folder.serve(&[]);
     let api = rondo.api();
     assert!(rondo.log().contains("https://127.0.0.1"), "a person is told https: {}", rondo.log());
     let expiry = || {
@@ -108,12 +114,7 @@ fn a_call_goes_on_while_the_certificate_is_renewed() {
 #[test]
 fn files_that_change_are_read_again_without_a_signal() {
     let folder = Folder::new("watched");
-    let (first, first_key) = certificate(2100);
-    folder.write("cert.pem", &first);
-    folder.write("key.pem", &first_key);
-    let env = folder.env();
-    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let rondo = Rondo::serve_tls(&["--dev"], &env, &first);
+    let rondo = folder.serve(&[]);
     let (second, second_key) = certificate(2101);
     folder.write("cert.pem", &second);
     folder.write("key.pem", &second_key);
@@ -167,13 +168,7 @@ fn files_that_cannot_be_used_are_named_with_the_cure() {
 #[test]
 fn who_speaks_http_to_https_or_never_finishes_a_handshake_is_let_go() {
     let folder = Folder::new("clear");
-    let (cert, key) = certificate(2100);
-    folder.write("cert.pem", &cert);
-    folder.write("key.pem", &key);
-    let env = folder.env();
-    let mut env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    env.push(("RONDO_LIMITS__HEADER_READ_S", "1"));
-    let rondo = Rondo::serve_tls(&["--dev"], &env, &cert);
+    let rondo = folder.serve(&[("RONDO_LIMITS__HEADER_READ_S", "1")]);
     let api = rondo.api();
     let url = api.url("/");
     let addr = format!("127.0.0.1:{}", url.port().expect("a port"));

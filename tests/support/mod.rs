@@ -1,5 +1,6 @@
 //! What whole-server tests stand on: a server, real clients, and a way to wait that is not a sleep.
 
+pub mod call;
 pub mod client;
 pub mod continuity;
 pub mod events;
