@@ -81,7 +81,9 @@ pub enum Fault {
     #[error("a fragment needs If-Match: the newest ETag for more candidates, \"*\" for an ICE restart (RFC 9725 §4.3)")]
     IfMatchMissing,
     /// `If-Match` names another ICE session.
-    #[error("If-Match names another ICE session than the one of this transport")]
+    #[error(
+        "If-Match names another ICE session than the one of this transport: send the newest ETag with more candidates, or \"*\" to restart ICE"
+    )]
     IfMatchFailed,
     /// The actors refused.
     #[error(transparent)]

@@ -81,7 +81,8 @@ pub async fn serve(config: Config) -> anyhow::Result<Running> {
     // Before the node: a bad certificate or a taken port must leave nothing running.
     let tls = tls::Files::of(&config.http).map(tls::Renewed::new).transpose()?;
     let bind = config.http_bind();
-    let listener = listen(bind).map_err(|error| cannot_bind(bind, &error))?;
+    let stalled_reader = Duration::from_secs(u64::from(config.limits.stalled_reader_s));
+    let listener = listen(bind, stalled_reader).map_err(|error| cannot_bind(bind, &error))?;
     let addr = listener.local_addr()?;
     let (node, workers) = Node::start(config.node()).await?;
     let shared = web::Data::new(Shared::new(node.clone(), &config, tls.clone()));
@@ -113,10 +114,14 @@ pub async fn serve(config: Config) -> anyhow::Result<Running> {
     Ok(Running { addr, node, workers, handle, drain: Duration::from_secs(u64::from(config.limits.drain_s)), tls })
 }
 
-fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+/// `stalled_reader`: how long a peer may leave what was sent to it unread. Without it an event stream whose reader
+/// sleeps holds its connection until that reader's host is switched off.
+fn listen(addr: SocketAddr, stalled_reader: Duration) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
     // A restarted server may take the port while connections of the old one are still being forgotten.
     socket.set_reuse_address(true)?;
+    // Accepted connections inherit it (tcp(7), TCP_USER_TIMEOUT).
+    socket.set_tcp_user_timeout(Some(stalled_reader))?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

@@ -7,6 +7,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -114,9 +115,22 @@ impl Files {
         const KEY: &str = "http.tls_key";
         let chain_pem = read(CERT, &self.cert)?;
         let key_pem = read(KEY, &self.key)?;
-        let chain: Vec<CertificateDer<'static>> =
-            CertificateDer::pem_slice_iter(&chain_pem).collect::<Result<_, _>>().unwrap_or_default();
-        let Some(first) = chain.first() else {
+        let unusable =
+            |setting, path: &Path, error: String| TlsError::Unusable { setting, path: path.to_owned(), error };
+        let mut chain: Vec<CertificateDer<'static>> = Vec::new();
+        let mut not_after = None;
+        for der in CertificateDer::pem_slice_iter(&chain_pem) {
+            // A file that is half written: serving the half would fail with clients, not here.
+            let broken = |error: &dyn fmt::Display| {
+                unusable(CERT, &self.cert, format!("certificate {} of it is broken: {error}", chain.len() + 1))
+            };
+            let der = der.map_err(|error| broken(&error))?;
+            let certificate = Certificate::from_der(&der).map_err(|error| broken(&error))?;
+            let ends = UNIX_EPOCH + certificate.tbs_certificate().validity().not_after.to_unix_duration();
+            not_after = not_after.or(Some(ends));
+            chain.push(der);
+        }
+        let Some(not_after) = not_after else {
             let hint = if PrivateKeyDer::from_pem_slice(&chain_pem).is_ok() { "; it holds a key" } else { "" };
             return Err(TlsError::NotPem { setting: CERT, path: self.cert.clone(), what: "certificate", hint });
         };
@@ -130,11 +144,6 @@ impl Files {
             };
             TlsError::NotPem { setting: KEY, path: self.key.clone(), what: "private key", hint }
         })?;
-        let unusable =
-            |setting, path: &Path, error: String| TlsError::Unusable { setting, path: path.to_owned(), error };
-        let certificate =
-            Certificate::from_der(first).map_err(|error| unusable(CERT, &self.cert, error.to_string()))?;
-        let not_after = UNIX_EPOCH + certificate.tbs_certificate().validity().not_after.to_unix_duration();
         let key = match CertifiedKey::from_der(chain, key, &provider()) {
             Ok(key) => Arc::new(key),
             Err(rustls::Error::InconsistentKeys(_)) => {

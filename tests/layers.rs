@@ -94,6 +94,10 @@ fn cargo(args: &[&str]) -> String {
 
 /// Direct, normal dependencies by package of this workspace.
 fn direct_dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    dependencies(|_| true)
+}
+
+fn dependencies(counts: impl Fn(&Value) -> bool) -> BTreeMap<String, BTreeSet<String>> {
     let metadata: Value =
         serde_json::from_str(&cargo(&["metadata", "--format-version", "1", "--no-deps"])).expect("metadata is JSON");
     let packages = metadata["packages"].as_array().expect("packages");
@@ -102,7 +106,10 @@ fn direct_dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .map(|package| {
             let names = package["dependencies"].as_array().expect("dependencies").iter();
             // Normal dependencies have no kind; `dev` and `build` do not reach the product's code.
-            let names = names.filter(|d| d["kind"].is_null()).filter_map(|d| d["name"].as_str()).map(str::to_owned);
+            let names = names
+                .filter(|d| d["kind"].is_null() && counts(d))
+                .filter_map(|d| d["name"].as_str())
+                .map(str::to_owned);
             (package["name"].as_str().expect("name").to_owned(), names.collect())
         })
         .collect()
@@ -156,6 +163,26 @@ fn layers_name_only_what_they_may() {
         found.extend(offences(layer, names, &whole_tree(layer.name)));
     }
     assert!(found.is_empty(), "the arrows of ARCHITECTURE.md point the other way: {found:#?}");
+}
+
+#[test]
+fn the_fuzz_workspace_is_locked_to_what_we_depend_on() {
+    let file = root().join("fuzz/Cargo.lock");
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let lock: toml::Table = text.parse().unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let packages = lock["package"].as_array().expect("packages");
+    // What a feature adds is not fuzzed.
+    let direct = dependencies(|dependency| dependency["optional"] != true);
+    let mut missing = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().expect("a name");
+        let Some(names) = direct.get(name) else { continue };
+        let locked = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+        // `name`, or `name version` where there are two.
+        let locked: BTreeSet<&str> = locked.filter_map(|d| d.as_str()?.split(' ').next()).collect();
+        missing.extend(names.iter().filter(|n| !locked.contains(n.as_str())).map(|n| format!("{name} needs {n}")));
+    }
+    assert!(missing.is_empty(), "`make fuzz` builds --locked; run `cargo update --workspace` in fuzz/: {missing:?}");
 }
 
 #[test]

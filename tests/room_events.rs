@@ -7,6 +7,9 @@ use crate::support::server::TestServer;
 use crate::support::token::token;
 use crate::support::wait::poll;
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -153,4 +156,39 @@ fn an_admin_opens_mutes_removes_and_ends() {
     viewer.wait_until("the room is over", SOON, |s| s.closed);
     events.wait_for("room_finished", SOON, |_| true);
     assert_eq!(admin.get("/api/v1/rooms/hall").status, 404);
+}
+
+/// Whether this machine still knows the server's half of a connection between two loopback addresses.
+fn held(server: SocketAddr, client: SocketAddr) -> bool {
+    // proc_net_tcp: each line has `sl local remote …`, IPv4 addresses in host order.
+    let text = std::fs::read_to_string("/proc/self/net/tcp").expect("a list of connections");
+    let half = |addr: SocketAddr| format!("0100007F:{:04X}", addr.port());
+    let (local, remote) = (half(server), half(client));
+    text.lines()
+        .map(|line| line.split_whitespace().skip(1))
+        .any(|mut columns| columns.next().is_some_and(|c| c == local) && columns.next().is_some_and(|c| c == remote))
+}
+
+#[test]
+fn a_reader_that_sleeps_loses_its_connection_and_one_that_waits_keeps_it() {
+    let server = TestServer::start_with(|config| config.limits.stalled_reader_s = 1);
+    let admin = server.api().with_token(&token("app", json!({ "roomCreate": true, "roomAdmin": true })));
+    let room = json!({ "name": "attic", "metadata": "m".repeat(60_000) });
+    let made = admin.post_json("/api/v1/rooms", &room);
+    assert_eq!(made.status, 201, "{}", made.body);
+    let open = |receive_buffer: usize| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.set_recv_buffer_size(receive_buffer).expect("a receive buffer");
+        socket.connect(&server.addr().into()).expect("a connection");
+        let mut stream = TcpStream::from(socket);
+        let request = "GET /api/v1/rooms/attic/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("a request");
+        stream
+    };
+    // The snapshot with its metadata fills the small buffer many times over, and fits the large one.
+    let (asleep, waiting) = (open(4_096), open(1_000_000));
+    let [sleeper, waiter] = [&asleep, &waiting].map(|s| s.local_addr().expect("an address"));
+    assert!(held(server.addr(), sleeper), "the connection is there");
+    poll("the sleeper's connection is closed", SOON, || (!held(server.addr(), sleeper)).then_some(()));
+    assert!(held(server.addr(), waiter), "nothing that was sent to it is unacknowledged");
 }

@@ -133,6 +133,8 @@ fn files_that_cannot_be_used_are_named_with_the_cure() {
     folder.write("other.pem", &other_key);
     folder.write("empty.pem", "");
     folder.write("broken.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    folder.write("half.pem", &format!("{cert}-----BEGIN CERTIFICATE-----\nAAAA\n"));
+    folder.write("chain.pem", &format!("{cert}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"));
     folder.write("locked.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
     for (cert, key, words) in [
         ("cert.pem", "", ["http.tls_cert is set and http.tls_key is not", "both"]),
@@ -143,7 +145,9 @@ fn files_that_cannot_be_used_are_named_with_the_cure() {
         ("key.pem", "cert.pem", ["http.tls_cert", "it holds a key"]),
         ("cert.pem", "cert.pem", ["http.tls_key", "it holds a certificate"]),
         ("cert.pem", "locked.pem", ["http.tls_key", "without a passphrase"]),
-        ("broken.pem", "key.pem", ["http.tls_cert", "cannot be used"]),
+        ("broken.pem", "key.pem", ["http.tls_cert", "certificate 1 of it is broken"]),
+        ("half.pem", "key.pem", ["http.tls_cert", "certificate 2 of it is broken"]),
+        ("chain.pem", "key.pem", ["http.tls_cert", "certificate 2 of it is broken"]),
         ("cert.pem", "other.pem", ["http.tls_key", "is not the one of the first certificate"]),
     ] {
         let files = [("RONDO_HTTP__TLS_CERT", cert), ("RONDO_HTTP__TLS_KEY", key)];

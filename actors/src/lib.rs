@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod batch;
+mod builds;
 pub mod count;
 pub mod local;
 pub mod node;

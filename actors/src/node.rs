@@ -1,6 +1,7 @@
 //! The handle that doors hold: every command of [`crate::api`], asked of the right actor, with a timeout.
 
 use crate::api::*;
+use crate::builds::Builds;
 use crate::count::{Failures, NodeCounts, WorkerCounters, WorkerHeld};
 use crate::port::{Port, Refused, Reply};
 use crate::room::{Attach, Attached, RoomMsg};
@@ -35,6 +36,8 @@ pub struct Inner {
     pub shared: Shared,
     /// The workers, by index.
     pub workers: Vec<WorkerHandle>,
+    /// Joins whose transport is being built, or waits for it.
+    pub builds: Builds,
     /// The supervisor's counts.
     pub counts: Arc<SupervisorCounts>,
     /// The supervisor's actor ended: joins are impossible until the process is started again.
@@ -183,10 +186,9 @@ impl Node {
             Purpose::Publish { .. } => Role::Publish,
             Purpose::Play { .. } => Role::Play,
         };
-        let built = tokio::task::spawn_blocking(move || {
-            Transport::accept(Instant::now(), &shared, Accept { role, candidates: &candidates, offer: &offer })
-        });
-        built.await.map_err(|_| Refusal::Internal)?.map_err(refusal)
+        let build =
+            move || Transport::accept(Instant::now(), &shared, Accept { role, candidates: &candidates, offer: &offer });
+        self.inner.builds.run(build).await?.map_err(refusal)
     }
 
     /// What a door needs to know of a transport.

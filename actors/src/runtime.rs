@@ -1,6 +1,7 @@
 //! Where the actors really live: one pinned arbiter and socket per worker, the supervisor on the main one.
 
 use crate::api::{MediaConfig, NodeConfig};
+use crate::builds::Builds;
 use crate::count::{WorkerCounters, WorkerHeld};
 use crate::local::{Host, Local, MakeSession, OnEnd};
 use crate::node::{Inner, StartError, WorkerHandle, WorkerReport};
@@ -318,6 +319,7 @@ pub async fn start(config: NodeConfig) -> Result<(Inner, Vec<WorkerReport>), Sta
     let inner = Inner {
         supervisor,
         shared,
+        builds: Builds::new(std::thread::available_parallelism().map_or(1, usize::from)),
         workers: handles,
         counts,
         supervisor_lost,

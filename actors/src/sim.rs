@@ -355,6 +355,16 @@ pub struct Sim<C: Client> {
     counts: Arc<SupervisorCounts>,
 }
 
+/// The stage and what stands on it know each other; without this a thousand simulations would stay in memory.
+impl<C: Client> Drop for Sim<C> {
+    fn drop(&mut self) {
+        let hosted = self.stage.hosted.take();
+        let locals = self.stage.locals.take();
+        self.stage.supervisor.take();
+        drop((hosted, locals));
+    }
+}
+
 impl<C: Client> Sim<C> {
     /// A node with `workers` workers; everything random comes from `seed`.
     pub fn new(seed: u64, workers: usize, limits: &Limits, times: &RoomTimes, started_at: Instant) -> Self {

@@ -162,6 +162,8 @@ sections! {
         body_bytes: usize = 256 * 1024, "a number of bytes from 4096 to 16777216", |n| (4096..=16_777_216).contains(n);
         /// Seconds until the headers of a request must have come.
         header_read_s: u32 = 5, "seconds from 1 to 120", |n| (1..=120).contains(n);
+        /// Seconds that a peer may leave what was sent to it unread, or unacknowledged, before its connection is closed.
+        stalled_reader_s: u32 = 30, "seconds from 1 to 600", |n| (1..=600).contains(n);
         /// Seconds from the answer until media must be connected.
         join_deadline_s: u32 = 15, "seconds from 1 to 300", |n| (1..=300).contains(n);
         /// Seconds of silence until a participant is shown as disconnected.

@@ -40,6 +40,11 @@ impl TestServer {
         Self { addr, stop: Some(stop), thread: Some(thread) }
     }
 
+    /// Where it serves HTTP.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
     /// Its HTTP interface, asked without a token.
     pub fn api(&self) -> Api {
         Api::new(&format!("http://{}", self.addr))

@@ -93,7 +93,7 @@ impl Room {
         self.supervisor.post(now, SupervisorMsg::RoomClosing { room: self.seed.id, reason });
         self.emit(now, None, RoomEvent::RoomFinished { reason, by });
         for member in &mut self.members {
-            member.leaving = true;
+            member.leaving = Some(now);
             member.port.post(now, SessionMsg::Close(reason));
         }
         if self.members.is_empty() {
@@ -256,7 +256,7 @@ impl Room {
         let told = RoomEvent::MessageToYou { what: "removed", by, track: None };
         self.emit(now, Some(session), told);
         if let Some(member) = self.member_mut(session) {
-            member.leaving = true;
+            member.leaving = Some(now);
             member.port.post(now, SessionMsg::Close(LeaveReason::Removed));
         }
         Ok(())

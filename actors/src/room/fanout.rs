@@ -21,7 +21,7 @@ impl Room {
         if batch.kind == Kind::Video {
             self.local.saw_video();
         }
-        let mut dead = None;
+        let mut gone = None;
         for subscriber in track.subscribers.iter().filter(|s| !s.paused) {
             let msg = SessionMsg::Media {
                 batch: Arc::clone(batch),
@@ -32,7 +32,7 @@ impl Room {
                 Ok(()) => {}
                 // This viewer is behind: it loses the batch, nobody else does.
                 Err(Refused::Full(_)) => self.local.counters.queue_full.add(1),
-                Err(Refused::Gone(_)) => dead = Some(subscriber.session),
+                Err(Refused::Gone(_)) => gone = Some(subscriber.session),
             }
         }
         if batch.kind == Kind::Audio {
@@ -42,7 +42,9 @@ impl Room {
             }
             self.judge_speakers(now);
         }
-        if let Some(session) = dead {
+        if let Some(session) = gone
+            && self.members.iter().any(|m| m.session == session && m.may_not_be_gone(now))
+        {
             self.session_died(now, session);
         }
     }

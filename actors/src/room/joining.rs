@@ -110,7 +110,7 @@ impl Room {
             return Some(Refusal::Busy { retry_after_s: 1 });
         }
         match self.members.iter().find(|m| m.identity == attach.identity) {
-            Some(member) if member.leaving => Some(Refusal::Busy { retry_after_s: 1 }),
+            Some(member) if member.leaving.is_some() => Some(Refusal::Busy { retry_after_s: 1 }),
             Some(member) => {
                 let limit = self.local.limits.transports_per_session;
                 let open = member.transports.iter().flatten().filter(|t| !t.ending).count();
@@ -148,7 +148,7 @@ impl Room {
             metadata: String::new(),
             joined_at: now,
             state: SessionState::Joining,
-            leaving: false,
+            leaving: None,
             port: Post::new(port),
             transports: Vec::new(),
             identity,

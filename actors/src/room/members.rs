@@ -9,7 +9,10 @@ use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
 use rondo_media::room::{Candidate, Sections, TrackKey};
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the last messages of a session that was told to close are waited for.
+const GOODBYE: Duration = Duration::from_secs(5);
 
 /// One participant.
 pub struct Member {
@@ -22,11 +25,23 @@ pub struct Member {
     pub metadata: String,
     pub joined_at: Instant,
     pub state: SessionState,
-    /// Told to close: nothing is attached to it any more.
-    pub leaving: bool,
+    /// When it was told to close: nothing is attached to it any more.
+    pub leaving: Option<Instant>,
     pub port: Post<SessionMsg>,
     /// By transport index; an index is used again only when its transport has ended.
     pub transports: Vec<Option<Attachment>>,
+}
+
+impl Member {
+    /// Until when the last messages of a session that was told to close are waited for.
+    pub fn goodbye_until(&self) -> Option<Instant> {
+        self.leaving.map(|since| since + GOODBYE)
+    }
+
+    /// Whether a port that is gone means that the session died: one that was told to close is gone as it should be.
+    pub fn may_not_be_gone(&self, now: Instant) -> bool {
+        self.goodbye_until().is_none_or(|until| until <= now)
+    }
 }
 
 /// One transport of a participant.
@@ -402,7 +417,8 @@ impl Room {
 
     /// Sessions whose port is gone have died without a word.
     pub(super) fn bury(&mut self, now: Instant) {
-        while let Some(dead) = self.members.iter().find(|m| m.port.is_gone()).map(|m| m.session) {
+        let dead = |m: &&Member| m.port.is_gone() && m.may_not_be_gone(now);
+        while let Some(dead) = self.members.iter().find(dead).map(|m| m.session) {
             self.session_died(now, dead);
         }
     }

@@ -351,7 +351,10 @@ impl Receive for Room {
             true => None,
             false => self.lifetime().map(|at| Deadline { at, why: Why::RoomLifetime }),
         };
-        Deadline::earlier(Deadline::earlier(retry, life), self.speakers.deadline())
+        let goodbye = self.members.iter().filter_map(Member::goodbye_until).min();
+        let goodbye = goodbye.map(|at| Deadline { at, why: Why::Liveness });
+        let own = Deadline::earlier(Deadline::earlier(retry, life), goodbye);
+        Deadline::earlier(own, self.speakers.deadline())
     }
 
     fn finished(&self) -> bool {

@@ -147,7 +147,8 @@ impl Peer {
 
     /// Takes one datagram. RTP and RTCP of a viewer go to our egress, everything else to the transport.
     pub fn datagram(&mut self, now: Instant, local: &Local, datagram: &Datagram, room: &mut Post<RoomMsg>) {
-        let taken = match (&mut self.role, classify(&datagram.bytes)) {
+        let class = classify(&datagram.bytes);
+        let taken = match (&mut self.role, class) {
             (Role::Play(play), Class::Rtcp) => match self.remote {
                 Some(to) => play.rtcp(now, local, to, &datagram.bytes, room),
                 None => false,
@@ -158,9 +159,15 @@ impl Peer {
             }
         };
         if taken {
-            // Checks and DTLS are proven when they are taken, and a viewer's reports when they open. A publisher's
-            // RTP and RTCP are proven only by what comes out of the transport: see `event`.
-            if !matches!((&self.role, classify(&datagram.bytes)), (Role::Publish(_), Class::Rtp | Class::Rtcp)) {
+            // A check is proven when it is taken, and a viewer's report when it opens. A publisher's RTP and RTCP are
+            // proven only by what comes out of the transport: see `event`. A record of DTLS is not: its handshake
+            // has a deadline of its own, and after it anybody who knows the peer's address could send one.
+            let proven = match class {
+                Class::Stun => true,
+                Class::Rtcp => matches!(self.role, Role::Play(_)),
+                Class::Dtls | Class::Rtp | Class::Unknown => false,
+            };
+            if proven {
                 self.heard(now);
             }
             return;
@@ -228,6 +235,7 @@ impl Peer {
             }
             TransportEvent::DtlsConnected(keys) => {
                 self.connected_at = Some(now);
+                self.heard(now);
                 local.counters.joins_connected.add(1);
                 let next = match &mut self.role {
                     Role::Publish(_) => "first_packet",

@@ -252,6 +252,24 @@ fn sim_a_session_that_dies_takes_its_participant_along_and_nobody_else() {
 }
 
 #[test]
+fn sim_a_room_that_is_closed_sends_everybody_away_and_takes_nobody_for_dead() {
+    let mut sim = sim::<Plain>(17);
+    let shared = Shared::plain();
+    for n in 1..=12 {
+        let who = format!("p{n}");
+        publisher(&mut sim, &shared, "r", &who, n);
+        player(&mut sim, &shared, "r", &who, n + 20, 6);
+    }
+    sim.run(secs(1));
+    let room = room_port(&mut sim, "r").expect("open");
+    let reason = LeaveReason::RoomClosed;
+    ask(&mut sim, &room, |reply| RoomMsg::Close { reason, by: None, reply });
+    sim.run(secs(1));
+    assert_eq!((left(&sim, LeaveReason::RoomClosed), left(&sim, LeaveReason::ServerError)), (12, 0));
+    assert_eq!(sim.actors(), 1, "the supervisor");
+}
+
+#[test]
 fn sim_a_room_that_dies_closes_its_sessions_and_its_name_cools_down_longer_each_time() {
     let mut sim = sim::<Plain>(8);
     let shared = Shared::plain();

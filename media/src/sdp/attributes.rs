@@ -190,12 +190,6 @@ pub(super) fn simulcast_send(value: &str) -> Vec<&str> {
     Vec::new()
 }
 
-/// Characters of an ICE username fragment or password (RFC 8839 §5.4).
-pub(super) fn is_ice_text(text: &str, shortest: usize) -> bool {
-    (shortest..=256).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_' | b'=' | b'.'))
-}
-
 /// Whether an answer may repeat `text`: 1 to 255 visible ASCII characters, which a token is (RFC 8866 §9).
 pub(super) fn is_word(text: &str) -> bool {
     (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())

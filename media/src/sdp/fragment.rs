@@ -2,10 +2,11 @@
 //! or a new ICE session (§4.3.3).
 
 use super::answer::candidates;
-use super::attributes::{check_candidate, is_ice_text};
+use super::attributes::check_candidate;
 use super::{CANDIDATES_MAX, OFFER_BYTES_MAX, SECTION_LINES_MAX, SdpRefusal};
 use crate::codec::Kind;
 use crate::transport::Section;
+use crate::wire::stun::is_ice_text;
 use std::fmt::Write;
 use std::net::SocketAddr;
 

@@ -9,6 +9,7 @@ use super::{
     CANDIDATES_MAX, FORMATS_MAX, GROUPS_MAX, OFFER_BYTES_MAX, RIDS_MAX, SECTION_LINES_MAX, SECTIONS_MAX, SSRCS_MAX,
     SdpRefusal,
 };
+use crate::wire::stun::is_ice_text;
 
 /// Attributes that may stand in a section or, for all sections, before the first.
 #[derive(Debug, Clone, Default)]
@@ -204,9 +205,9 @@ fn media_line(value: &str) -> Result<OfferSection, At> {
 impl Common {
     fn attribute(&mut self, name: &str, value: &str) -> Result<(), At> {
         match name {
-            "ice-ufrag" if attr::is_ice_text(value.trim(), 4) => self.ufrag = Some(value.trim().to_owned()),
+            "ice-ufrag" if is_ice_text(value.trim(), 4) => self.ufrag = Some(value.trim().to_owned()),
             "ice-ufrag" => return Err(At::Malformed("a=ice-ufrag is 4 to 256 characters of RFC 8839 §5.4")),
-            "ice-pwd" if attr::is_ice_text(value.trim(), 22) => self.pwd = Some(value.trim().to_owned()),
+            "ice-pwd" if is_ice_text(value.trim(), 22) => self.pwd = Some(value.trim().to_owned()),
             "ice-pwd" => return Err(At::Malformed("a=ice-pwd is 22 to 256 characters of RFC 8839 §5.4")),
             "fingerprint" => match attr::fingerprint(value) {
                 Some(print) if self.fingerprints.len() < 8 => self.fingerprints.push(print),

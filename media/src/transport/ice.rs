@@ -104,6 +104,12 @@ impl Agent {
         &self.newest().remote_ufrag
     }
 
+    /// Our credentials and the peer's ufrag of the ICE session that the last nomination was made in. While a restart
+    /// is under way that is not the newest.
+    pub(super) fn current(&self) -> (&IceCreds, &str) {
+        (&self.current.local, &self.current.remote_ufrag)
+    }
+
     fn newest(&self) -> &Session {
         self.next.as_ref().unwrap_or(&self.current)
     }
@@ -288,6 +294,19 @@ mod tests {
         let request = test_request("ours0:them0", 200, true, &creds(0).pass);
         let other = agent.check(address(3), "203.0.113.1:7882".parse().unwrap(), &request).unwrap().unwrap();
         assert_eq!(other.moved, Move::Stays);
+    }
+
+    #[test]
+    fn every_ufrag_that_an_offer_may_have_connects() {
+        for odd in (0..=127u8).map(char::from) {
+            let remote_ufrag = format!("a{odd}b{odd}");
+            let line = format!("a=ice-ufrag:{remote_ufrag}\r\na=ice-pwd:{}\r\n", "p".repeat(22));
+            let Ok(Some(taken)) = crate::sdp::Fragment::parse(&line).map(|fragment| fragment.ufrag) else { continue };
+            let mut agent = Agent::new(creds(0), taken.clone());
+            let request = test_request(&format!("ours0:{taken}"), 1, true, &creds(0).pass);
+            let answered = agent.check(address(1), SERVER.parse().unwrap(), &request);
+            assert_eq!(answered.unwrap().unwrap().moved, Move::First(address(1)), "{taken}");
+        }
     }
 
     #[test]

@@ -249,7 +249,8 @@ impl WebRtc {
     /// str0m sends nothing before its own agent has an address to send to: the check that nominated first is shown
     /// to it, too. Its answer is dropped, and so is what it thinks of the path: see [`WebRtc::transmit`].
     fn open_path(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) -> Result<(), DatagramRefused> {
-        let (local, remote_ufrag) = (self.ice.local().clone(), self.ice.remote_ufrag().to_owned());
+        let (local, remote_ufrag) = self.ice.current();
+        let (local, remote_ufrag) = (local.clone(), remote_ufrag.to_owned());
         let mut api = self.rtc.direct_api();
         api.set_local_ice_credentials(local);
         // The password is for checks of ours, of which there are none.

@@ -130,6 +130,22 @@ fn a_restart_before_the_connection_connects() {
     assert_eq!(net.received().len(), 1);
 }
 
+/// The network changes during a join: until the answer to its PATCH is there, the client checks on in the session that
+/// it knows, and may nominate in it.
+#[test]
+fn a_client_that_has_not_heard_of_its_restart_yet_connects_in_the_session_before() {
+    let (mut net, mids) = Net::publisher(start(), RtcConfig::new());
+    let pt = net.server.sections()[0].formats[0].pt;
+    net.server.restart_ice(net.now, "news").unwrap();
+    net.connect();
+    assert!(retired(&net).is_empty(), "no nomination in the new one");
+    net.write(mids[0], pt, 1, 1, b"in the old session");
+    restart(&mut net);
+    net.run_ms(2_000);
+    net.write(mids[0], pt, 2, 2, b"in the new one");
+    assert_eq!((net.received().len(), retired(&net).len(), handshakes(&net)), (2, 1, 1));
+}
+
 #[test]
 fn the_last_of_two_restarts_counts() {
     let (mut net, mids) = Net::publisher(start(), RtcConfig::new());

@@ -4,6 +4,7 @@ mod request;
 mod response;
 
 pub use request::BindingRequest;
+pub(crate) use request::is_ice_text;
 #[cfg(test)]
 pub(crate) use request::{test_controlled, test_request};
 pub use response::{write_role_conflict, write_success};

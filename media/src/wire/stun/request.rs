@@ -113,10 +113,16 @@ impl<'a> BindingRequest<'a> {
 
 fn halves(username: &[u8]) -> Option<(&str, &str)> {
     let (ours, theirs) = std::str::from_utf8(username).ok()?.split_once(':')?;
-    let is_ufrag = |text: &str| {
-        (4..=256).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
-    };
-    (is_ufrag(ours) && is_ufrag(theirs)).then_some((ours, theirs))
+    // Ours is what we have drawn, without liberties.
+    let drawn = |b: u8| b.is_ascii_alphanumeric() || b == b'+' || b == b'/';
+    (is_ice_text(ours, 4) && ours.bytes().all(drawn) && is_ice_text(theirs, 4)).then_some((ours, theirs))
+}
+
+/// Characters of an ICE username fragment or password (RFC 8839 §5.4), and four more that clients use. The offer and
+/// the checks are judged by this one rule: what an offer may have must connect.
+pub(crate) fn is_ice_text(text: &str, shortest: usize) -> bool {
+    (shortest..=256).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_' | b'=' | b'.'))
 }
 
 /// A sealed check, for tests of what takes it.
