@@ -104,6 +104,8 @@ struct Shown {
     sent: BTreeMap<u16, (u8, Vec<u8>)>,
     repairs: BTreeSet<u16>,
     last: u16,
+    /// What its source gave under each number: the same number is the same packet.
+    source: BTreeMap<u64, Packet>,
     seq: u64,
     rtp_time: u32,
 }
@@ -189,6 +191,10 @@ impl Run {
         if let Some(shown) = self.shown.get_mut(section) {
             for given in packets.iter().take(64) {
                 let seq = shown.seq.saturating_add_signed(i64::from(given.seq));
+                if let Some(again) = shown.source.get(&seq) {
+                    batch.push(Packet { arrived: self.now, ..again.clone() });
+                    continue;
+                }
                 let rtp_time = shown.rtp_time.wrapping_add_signed(i32::from(given.ticks));
                 shown.seq = shown.seq.max(seq + 1);
                 shown.rtp_time = shown.rtp_time.max(rtp_time);
@@ -197,7 +203,7 @@ impl Run {
                 payload.extend((self.given.len() as u32).to_be_bytes());
                 let payload: Payload = if given.payload % 8 == 7 { [].into() } else { payload.into() };
                 self.given.push((payload.clone(), given.key_frame));
-                batch.push(Packet {
+                let packet = Packet {
                     ext_seq: seq,
                     rtp_time,
                     marker: given.marker,
@@ -205,7 +211,9 @@ impl Run {
                     level: None,
                     arrived: self.now,
                     payload,
-                });
+                };
+                shown.source.insert(seq, packet.clone());
+                batch.push(packet);
             }
         }
         let rtp_time = batch.first().map_or(0, |p| p.rtp_time).wrapping_add_signed(i32::from(clock));
