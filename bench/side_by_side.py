@@ -442,6 +442,7 @@ def arguments():
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rondo", type=Path, default=target / "release" / "rondo", help="the binary to measure")
+    parser.add_argument("--agree", action="store_true", help="SFUBENCH and `rondo load` on Rondo in turn: do they agree?")
     parser.add_argument("--only", choices=("rondo", "janus"), help="measure one server only")
     every = [*LOADS, ROOM]
     parser.add_argument("--loads", nargs="+", choices=every, default=every, help=f"which loads; {ROOM}: the largest")
@@ -459,13 +460,18 @@ def main():
     outside = os.environ.get("SFUBENCH")
     if not outside and options.only == "janus":
         raise CannotRun("SFUBENCH is not set, and `rondo load` cannot load Janus (bench/README.md)")
+    if not outside and options.agree:
+        raise CannotRun("SFUBENCH is not set: there is nobody for `rondo load` to agree with (bench/README.md)")
     if not options.inside:
-        if outside and options.only != "rondo" and not shutil.which("janus"):
+        if outside and not options.agree and options.only != "rondo" and not shutil.which("janus"):
             # Here, where there still is a network. Without it Rondo is measured alone.
             subprocess.run([str(ROOT / "scripts" / "setup.sh"), "janus"], check=False)
         enter_namespace()
     prepare_network()
-    run_all(options, outside)
+    if options.agree:
+        agree(options, outside)
+    else:
+        run_all(options, outside)
 
 
 def run_all(options, outside):
@@ -516,6 +522,32 @@ def run_all(options, outside):
     print(f"written to {options.out}/side_by_side.md and .json")
     if any("error" in row for row in rows + rooms):
         sys.exit(1)
+
+
+# What two tools are compared by: name, figure, digits.
+AGREED = (("us/packet", "us_per_packet", 2), ("p50 ms", "p50_ms", 2), ("p99 ms", "p99_ms", 2), ("loss %", "loss_pct", 3))
+AGREED += (("KiB per viewer", "rss_kib_per_viewer", 0), ("packets/s", "packets_per_s", 0), ("tool %", "tool_cores_pct", 0))
+
+
+def agree(options, outside):
+    """Each load by both tools in turn, twice, always on a fresh server; a table of means, and of their quotients."""
+    names = [name for name, _, _ in AGREED]
+    lines = ["| load | tool | " + " | ".join(names) + " |", "| --- " * (len(names) + 2) + "|"]
+    with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+        folder = Path(temporary)
+        tools = (Sfubench(outside, folder), RondoLoad(options.rondo, folder))
+        server = Rondo(folder, options.rondo)
+        for load in [load for load in options.loads if load != ROOM]:
+            runs = [[tool.measure(server, LOADS[load], options)[0] for tool in tools] for _ in range(2)]
+            means = []
+            for n, tool in enumerate(tools):
+                print(json.dumps({"load": load, "tool": tool.name, "runs": [run[n] for run in runs]}), flush=True)
+                means.append({key: sum(run[n][key] for run in runs) / len(runs) for _, key, _ in AGREED})
+                cells = [shown(means[n][key], digits) for _, key, digits in AGREED]
+                lines.append(f"| {load} | {tool.name} | " + " | ".join(cells) + " |")
+            shares = [shown(means[1][key] / means[0][key] if means[0][key] else None, 2) for _, key, _ in AGREED]
+            lines.append(f"| {load} | second of first | " + " | ".join(shares) + " |")
+    print("\n" + "\n".join(lines))
 
 
 def cpu_name():

@@ -23,24 +23,16 @@ COVERAGE = (
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table "
     "-Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing"
 )
-# Longest input in bytes; other people's corpora that a target can read.
-TARGETS = {
-    "wire_rtp": (1_500, ["libwebrtc-corpora/rtp-corpus", "aiortc", "mediasoup"]),
-    "wire_rtcp": (1_500, ["libwebrtc-corpora/rtcp-corpus", "aiortc"]),
-    "wire_stun": (1_500, ["libwebrtc-corpora/stun-corpus", "aioice", "pion/stun"]),
-    "sdp_offer": (8_192, ["libwebrtc-corpora/sdp-corpus", "sdp", "ex_webrtc/sdp"]),
-    "sdp_fragment": (4_096, ["libwebrtc-corpora/sdp-corpus"]),
-    "codec": (1_500, ["aiortc", "mediasoup/H264_SVC"]),
-    "transport": (4_096, []),
-    "srtp": (4_096, []),
-    "receive": (4_096, []),
-    "egress": (4_096, []),
-    "room": (4_096, []),
-    "doors": (4_096, []),
-    "doors_token": (1_024, []),
-    "doors_config": (2_048, []),
-}
 RSS_LIMIT_MB = 2_048
+
+
+def read_targets():
+    """Longest input in bytes, and folders of other people's corpora, by target."""
+    lines = [line.split() for line in (FUZZ / "targets.txt").read_text().splitlines() if not line.startswith("#")]
+    return {name: (int(max_len), folders) for name, max_len, *folders in lines}
+
+
+TARGETS = read_targets()
 
 
 def target_dir():

@@ -131,8 +131,14 @@ const AT_REST: [&str; 9] = [
     "rondo_worker_demux_addresses",
 ];
 
-fn audio_only() -> PublishOptions {
-    PublishOptions { video: false, ..PublishOptions::default() }
+/// Whether a join has video, with retransmission: every other one of a kind, so that the machine is not busy with media.
+fn has_video(number: usize) -> bool {
+    number / JOINS.len() % 2 == number % 2
+}
+
+/// What a join brings or asks for.
+fn kinds(video: bool) -> &'static [MediaKind] {
+    if video { &[MediaKind::Audio, MediaKind::Video] } else { &[MediaKind::Audio] }
 }
 
 /// Joins; a room that is just ending says 503 and when to try again, and then is opened anew.
@@ -146,9 +152,10 @@ fn welcome<T>(join: impl Fn() -> Result<T, Box<Answer>>) -> T {
     })
 }
 
-fn publish(api: &Api, room: &str, who: &str) -> Publisher {
-    let publisher = welcome(|| Publisher::try_start(api, room, who, audio_only()));
-    publisher.wait_until("media goes out", CONNECTS, |s| s.audio_sent > 0);
+fn publish(api: &Api, room: &str, who: &str, video: bool) -> Publisher {
+    let options = PublishOptions { video, ..PublishOptions::default() };
+    let publisher = welcome(|| Publisher::try_start(api, room, who, options.clone()));
+    publisher.wait_until("media goes out", CONNECTS, |s| s.audio_sent > 0 && (!video || s.video_sent > 0));
     publisher
 }
 
@@ -162,13 +169,14 @@ fn end(publisher: Publisher, how: End) {
 
 /// One join, as far as it goes.
 fn join(api: &Api, number: usize, far: Far, how: End) {
-    let (room, who) = (format!("churn{}", number / ROOM_OF), format!("p{number}"));
+    let (room, who, video) = (format!("churn{}", number / ROOM_OF), format!("p{number}"), has_video(number));
     match far {
-        Far::Tcp | Far::HalfPost | Far::Post => raw(api, &room, &who, far),
-        Far::Answer | Far::Stun | Far::Hello | Far::Dtls => half(api, &room, &who, far, how),
-        Far::Media => end(publish(api, &room, &who), how),
+        Far::Tcp | Far::HalfPost | Far::Post => raw(api, &room, &who, far, video),
+        Far::Answer | Far::Stun | Far::Hello | Far::Dtls => half(api, &room, &who, far, how, video),
+        Far::Media => end(publish(api, &room, &who, video), how),
         Far::View => {
-            let viewer = welcome(|| Viewer::try_start(api, &room, ViewOptions::default()));
+            let options = ViewOptions { video: usize::from(video), ..ViewOptions::default() };
+            let viewer = welcome(|| Viewer::try_start(api, &room, options.clone()));
             match how {
                 End::Delete => assert_eq!(viewer.stop(), 200),
                 End::Close => drop(viewer),
@@ -176,13 +184,13 @@ fn join(api: &Api, number: usize, far: Far, how: End) {
             }
         }
         Far::Replaced => {
-            let first = publish(api, &room, &who);
-            let second = publish(api, &room, &who);
+            let first = publish(api, &room, &who, video);
+            let second = publish(api, &room, &who, !video);
             drop(first.vanish());
             end(second, how);
         }
         Far::Watched => {
-            let publisher = publish(api, &room, &who);
+            let publisher = publish(api, &room, &who, video);
             // One reader goes at once, the other stays until the room ends.
             drop(api.open_stream(&format!("/api/v1/rooms/{room}/events")));
             let _reads_on = Events::open(api, &room);
@@ -192,12 +200,12 @@ fn join(api: &Api, number: usize, far: Far, how: End) {
 }
 
 /// Bytes on a connection that is then closed.
-fn raw(api: &Api, room: &str, who: &str, far: Far) {
+fn raw(api: &Api, room: &str, who: &str, far: Far, video: bool) {
     let url = api.url("/");
     let host = format!("{}:{}", url.host_str().expect("a host"), url.port().expect("a port"));
     let mut stream = TcpStream::connect(&host).expect("connected");
-    let offer =
-        Peer::new(Ipv4Addr::LOCALHOST.into(), Numbers::PUBLISHER).offer(&[MediaKind::Audio], Direction::SendOnly).sdp;
+    let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into(), Numbers::PUBLISHER);
+    let offer = peer.offer(kinds(video), Direction::SendOnly).sdp;
     let head = format!(
         "POST /whip/{room}/{who} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n",
         offer.len()
@@ -211,11 +219,16 @@ fn raw(api: &Api, room: &str, who: &str, far: Far) {
 }
 
 /// A join by hand, as far as DTLS.
-fn half(api: &Api, room: &str, who: &str, far: Far, how: End) {
-    let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into(), Numbers::PUBLISHER);
-    let offer = peer.offer(&[MediaKind::Audio], Direction::SendOnly);
+fn half(api: &Api, room: &str, who: &str, far: Far, how: End, video: bool) {
+    // Some would have played.
+    let (numbers, direction, path) = match how {
+        End::Delete => (Numbers::VIEWER, Direction::RecvOnly, format!("/whep/{room}")),
+        End::Close | End::Vanish => (Numbers::PUBLISHER, Direction::SendOnly, format!("/whip/{room}/{who}")),
+    };
+    let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into(), numbers);
+    let offer = peer.offer(kinds(video), direction);
     let answer = welcome(|| {
-        let answer = api.post_sdp(&format!("/whip/{room}/{who}"), offer.sdp.clone());
+        let answer = api.post_sdp(&path, offer.sdp.clone());
         if answer.status == 201 { Ok(answer) } else { Err(Box::new(answer)) }
     });
     match far {

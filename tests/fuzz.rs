@@ -12,18 +12,16 @@ use std::path::{Path, PathBuf};
 /// A name to find the input by, and its bytes.
 type Input = (String, Vec<u8>);
 
-/// Other people's corpora that a target reads: folders of `RONDO_VECTORS`, each file an input.
-const CORPORA: [(&str, &[&str]); 6] = [
-    ("wire_rtp", &["libwebrtc-corpora/rtp-corpus", "aiortc", "mediasoup"]),
-    ("wire_rtcp", &["libwebrtc-corpora/rtcp-corpus", "aiortc", "pion/rtcp-fuzz/FuzzUnmarshal"]),
-    ("wire_stun", &["libwebrtc-corpora/stun-corpus", "aioice", "pion/stun"]),
-    (
-        "sdp_offer",
-        &["libwebrtc-corpora/sdp-corpus", "sdp/sdp-transform", "sdp/webrtc-sdp-MPL2", "ex_webrtc/sdp", "webrtc-rs"],
-    ),
-    ("sdp_fragment", &["libwebrtc-corpora/sdp-corpus", "sdp/sdp-transform"]),
-    ("codec", &["aiortc", "mediasoup/H264_SVC", "openh264"]),
-];
+/// Every target with the folders of `RONDO_VECTORS` that it reads, each file an input.
+fn corpora() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let lines = include_str!("../fuzz/targets.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next().expect("a name");
+        (name, words.skip(1).collect())
+    })
+}
+
 /// Longest input that libFuzzer is asked to make; what is longer is cut for the replay too.
 const INPUT_BYTES_MAX: usize = 65_536;
 
@@ -120,6 +118,7 @@ replays! {
 fn every_target_is_replayed_and_has_a_binary() {
     let targets: BTreeSet<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
     assert_eq!(targets, REPLAYED.iter().copied().collect());
+    assert_eq!(targets, corpora().map(|(name, _)| name).collect(), "fuzz/targets.txt names them all");
     let binaries = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/src/bin"));
     let stem =
         |(path, _): &(PathBuf, Vec<u8>)| path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_owned();
@@ -135,7 +134,7 @@ fn corpora_of_others() {
         println!("RONDO_VECTORS is not set: other people's corpora are not replayed");
         return;
     };
-    for (target, folders) in CORPORA {
+    for (target, folders) in corpora().filter(|(_, folders)| !folders.is_empty()) {
         let (_, body) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target");
         let inputs = folders.iter().flat_map(|folder| files(&vectors.join(folder)));
         let inputs: Vec<Input> = inputs.map(|(path, bytes)| (path.display().to_string(), bytes)).collect();

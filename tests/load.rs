@@ -7,6 +7,7 @@ use crate::support::wait::poll;
 use rondo_load::{Bounds, Credentials, LoadError, Media, Phase, Plan, Report, Scenario};
 use serde_json::json;
 use std::net::Ipv4Addr;
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -17,6 +18,7 @@ fn plan(server: &TestServer, scenario: Scenario, rooms: usize, publishers: usize
     Plan {
         scenario,
         url: server.api().url("/"),
+        trusted: Vec::new(),
         rooms,
         publishers,
         viewers,
@@ -108,10 +110,49 @@ fn refused_joins_are_counted_apart() {
     assert_eq!((report.joins.asked, report.joins.accepted, report.joins.connected), (6, 3, 3), "{report:#?}");
     let refused: Vec<_> = report.joins.refused.iter().map(|r| (r.status, r.code.as_str(), r.count)).collect();
     assert_eq!(refused, [(Some(429), "room_full", 3)]);
+    // And why, in the server's own words.
+    let detail = &report.joins.refused[0].detail;
+    assert!(!detail.is_empty() && rondo_load::summary(&report).contains(detail), "{report:#?}");
     // Who was let in is measured as ever, and who was not is no loss.
     assert_eq!((report.media.viewers, report.media.loss_pct), (2, 0.0), "{report:#?}");
     assert_eq!(report.breaches(&Bounds { lost_joins: Some(3), ..Bounds::default() }), Vec::<String>::new());
     assert_eq!(report.breaches(&Bounds { lost_joins: Some(2), ..Bounds::default() }).len(), 1);
+}
+
+/// A process whose figures can be read until it is ended.
+struct Idle(std::process::Child);
+
+impl Idle {
+    fn start() -> Self {
+        let cat = std::process::Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        Self(cat.expect("cat starts"))
+    }
+
+    fn end(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).expect("it ends");
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[test]
+fn the_servers_process_is_read_while_everybody_is_there() {
+    let server = TestServer::start();
+    let mut process = Idle::start();
+    let plan = Plan { pid: Some(process.0.id()), ..plan(&server, Scenario::Live, 1, 1, 2) };
+    // From when they begin to leave there is nothing to read any more.
+    let watch = |now: &rondo_load::Progress| {
+        if now.phase == Phase::Leave {
+            process.end();
+        }
+    };
+    let report = run_until(plan, std::future::pending(), watch).expect("a report");
+    let of_server = report.server.as_ref().unwrap_or_else(|| panic!("nothing was read: {report:#?}"));
+    assert!(of_server.resident_kib > 0 && of_server.resident_kib_per_viewer.is_some(), "{of_server:?}");
 }
 
 #[test]
@@ -170,6 +211,11 @@ fn what_keeps_a_load_from_running_is_a_sentence() {
         (vec!["--url", &url, "--token", "x.y.z"], 1, "401"),
         (vec!["--url", &format!("{url}elsewhere/"), "--token", "x.y.z"], 1, "is it the address of a Rondo server?"),
         (vec!["--url", &url, "--pid", "4000000000"], 2, "no process 4000000000"),
+        // Of a network for documentation (RFC 5737): no machine has it.
+        (vec!["--url", &url, "--ip", "192.0.2.77"], 1, "--ip takes an address of this machine"),
+        (vec!["--url", &url, "--threads", "100000"], 2, "more than the 64"),
+        (vec!["--url", "https://127.0.0.1:1"], 2, "https takes --ca"),
+        (vec!["--url", "https://127.0.0.1:1", "--ca", "/proc/self/status"], 2, "https takes --ca"),
     ] {
         let out = process::run(&[&["load", "call"], &args[..]].concat(), &[]);
         let said = String::from_utf8_lossy(&out.stderr).into_owned();

@@ -112,6 +112,23 @@ fn a_call_goes_on_while_the_certificate_is_renewed() {
 }
 
 #[test]
+fn a_load_goes_over_https_to_a_server_whose_certificate_is_named() {
+    let folder = Folder::new("load");
+    let rondo = folder.serve(&[]);
+    let url = rondo.api().url("/").to_string();
+    let load = ["load", "call", "--rooms", "1", "--hold", "0.5s", "--settle", "0s", "--url", &url, "--ca"];
+    let cert = folder.file("cert.pem");
+    let out = process::run(&[&load[..], &[&cert, "--max-lost-joins", "0"]].concat(), &[]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    // Nobody else's.
+    folder.write("other.pem", &certificate(2100).0);
+    let out = process::run(&[&load[..], &[&folder.file("other.pem")]].concat(), &[]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    assert!(said.contains("invalid peer certificate") && said.contains("--ca"), "{said}");
+}
+
+#[test]
 fn files_that_change_are_read_again_without_a_signal() {
     let folder = Folder::new("watched");
     let rondo = folder.serve(&[]);

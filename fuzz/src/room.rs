@@ -103,6 +103,11 @@ enum Step<'a> {
     CloseRoom {
         room: u8,
     },
+    /// A peer restarts ICE, and its checks name the new session from then on.
+    RestartIce {
+        peer: u8,
+        checks: bool,
+    },
     Drain,
     Run {
         ms: u16,
@@ -295,6 +300,7 @@ impl Run {
                 let by = Some("app".to_owned());
                 self.ask_room(*room, |reply| RoomMsg::Close { reason: LeaveReason::RoomClosed, by, reply });
             }
+            Step::RestartIce { peer, checks } => self.restart_ice(*peer, *checks),
             Step::Drain => {
                 let (reply, _answer) = Reply::pair();
                 let _ = self.sim.supervisor().tell(SupervisorMsg::Drain(reply));
@@ -449,6 +455,21 @@ impl Run {
         let number = self.sim.connect(peer, Link::default(), Link::default());
         self.peers.push(number);
         Ok(())
+    }
+
+    /// What `Node::restart_ice` does, in virtual time.
+    fn restart_ice(&mut self, peer: u8, checks: bool) {
+        let Some(transport) = self.peer(peer).map(|p| p.transport) else { return };
+        let found = self.ask_supervisor(|reply| SupervisorMsg::Transport(transport, reply));
+        let Ok((_, port)) = found else { return };
+        let remote_ufrag = "again".to_owned();
+        let restarted = self.ask(&port, |reply| RoomMsg::RestartIce { transport, remote_ufrag, reply });
+        // It may have gone meanwhile, or restart too often.
+        let Some(Ok(restarted)) = restarted else { return };
+        assert!(!restarted.etag.is_empty() && restarted.fragment.contains("a=ice-ufrag:"));
+        if checks {
+            self.datagram(peer, binding_request(&format!("{}:again", restarted.etag)));
+        }
     }
 
     fn end_peer(&mut self, peer: u8) {

@@ -1,22 +1,27 @@
-//! A publisher's transport: datagrams before, during and after the handshake, from anywhere, and a peer that has
-//! the keys and lies.
+//! A transport of either role: datagrams before, during and after the handshake, from anywhere; checks in every ICE
+//! session there was; and a peer that has the keys and lies.
 
 use super::time::origin;
 use arbitrary::{Arbitrary, Unstructured};
 use rondo_media::send::Protection;
-use rondo_media::transport::{Accept, Output, Role, Shared, SrtpKeys, Transport, TransportEvent};
-use rondo_media::wire::rtp::RtpHeader;
+use rondo_media::transport::{
+    Accept, DatagramRefused, Output, RestartRefused, Role, Shared, SrtpKeys, Transport, TransportEvent,
+};
+use rondo_media::wire::rtp::{Class, RtpHeader, classify};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpPendingOffer};
+use str0m::ice::{StunMessage, TransId};
 use str0m::media::{Direction, MediaKind};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Input, Rtc, RtcConfig};
 
 #[derive(Debug, Arbitrary)]
 struct Script<'a> {
+    /// The peer plays; else it publishes.
+    plays: bool,
     /// An honest peer is connected before the steps begin.
     connected: bool,
     steps: Vec<Step<'a>>,
@@ -61,7 +66,84 @@ enum Step<'a> {
         section: u8,
     },
     Candidate(&'a str),
+    /// The peer restarts ICE; the honest one may know of it.
+    Restart {
+        honest: bool,
+    },
+    /// A check that is sealed with the password of an ICE session, the newest being 0.
+    Check {
+        session: u8,
+        from: u8,
+        priority: u8,
+        nominates: bool,
+        controlled: bool,
+    },
+    /// A ClientHello of somebody.
+    Hello {
+        from: u8,
+    },
     Close,
+}
+
+/// One ICE session as the peer knows it.
+struct Session {
+    ours: String,
+    password: String,
+    theirs: String,
+    /// Neither complete restarts nor later ones have ended it.
+    lives: bool,
+}
+
+/// The value of an attribute in an answer or a fragment.
+fn attribute<'a>(sdp: &'a str, name: &str) -> &'a str {
+    sdp.lines().find_map(|line| line.strip_prefix(name)).expect("credentials")
+}
+
+fn sha1_hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
+    str0m::crypto::from_feature_flags().sha1_hmac_provider.sha1_hmac(key, parts)
+}
+
+impl Session {
+    fn new(text: &str, theirs: &str) -> Self {
+        let of = |name| attribute(text, name).to_owned();
+        Self { ours: of("a=ice-ufrag:"), password: of("a=ice-pwd:"), theirs: theirs.to_owned(), lives: true }
+    }
+
+    /// A check as a client sends it, by str0m's writer.
+    fn check(&self, priority: u32, nominates: bool, controlled: bool) -> Vec<u8> {
+        let username = format!("{}:{}", self.ours, self.theirs);
+        let message = StunMessage::binding_request(&username, TransId::new(), !controlled, 7, priority, nominates);
+        let mut buffer = vec![0; 600];
+        let length =
+            message.to_bytes(Some(self.password.as_bytes()), &mut buffer, sha1_hmac).expect("a check that fits");
+        buffer.truncate(length);
+        buffer
+    }
+}
+
+/// An answer with the credentials of another ICE session.
+fn with_credentials(answer: &str, session: &Session) -> String {
+    let line = |line: &str| match line.split(':').next() {
+        Some("a=ice-ufrag") => format!("a=ice-ufrag:{}\r\n", session.ours),
+        Some("a=ice-pwd") => format!("a=ice-pwd:{}\r\n", session.password),
+        _ => format!("{line}\r\n"),
+    };
+    answer.lines().map(line).collect()
+}
+
+/// What a client says first, once ICE has let it.
+fn client_hello() -> &'static [u8] {
+    static HELLO: OnceLock<Vec<u8>> = OnceLock::new();
+    HELLO.get_or_init(|| {
+        let mut run = Run::new(Role::Publish);
+        for _ in 0..200 {
+            run.run(Duration::from_millis(10));
+            if let Some(hello) = run.copies.iter().find(|copy| classify(copy) == Class::Dtls) {
+                return hello.clone();
+            }
+        }
+        panic!("an honest peer begins a handshake");
+    })
 }
 
 fn shared() -> &'static Shared {
@@ -82,10 +164,11 @@ const STEPS_MAX: usize = 64;
 /// Outputs of one step: far more than any protocol asks for.
 const OUTPUTS_MAX: usize = 4_096;
 
-/// The transport refuses or takes, answers only addresses that spoke to it, and always comes to rest.
+/// The transport refuses or takes, answers only addresses that spoke to it, and always comes to rest. It knows the ICE
+/// sessions that live from those that ended, and whom a live one nominates gets its handshake.
 pub fn datagrams(data: &[u8]) {
     let Ok(script) = Script::arbitrary_take_rest(Unstructured::new(data)) else { return };
-    let mut run = Run::new();
+    let mut run = Run::new(if script.plays { Role::Play } else { Role::Publish });
     if script.connected {
         run.connect();
     }
@@ -94,7 +177,7 @@ pub fn datagrams(data: &[u8]) {
     }
     run.transport.close(run.now);
     run.drain();
-    assert!(run.transport.receive(run.now, address(0), server(), &[0x80; 20]).is_err(), "closed");
+    assert_eq!(run.transport.receive(run.now, address(0), server(), &[0x80; 20]), Err(DatagramRefused::Closed));
 }
 
 struct Run {
@@ -105,6 +188,16 @@ struct Run {
     /// What the honest peer sent.
     copies: Vec<Vec<u8>>,
     spoke: BTreeSet<SocketAddr>,
+    answer: String,
+    /// Every ICE session, the newest last.
+    sessions: Vec<Session>,
+    /// Whom the transport says it has nominated.
+    peer: Option<SocketAddr>,
+    /// A datagram of DTLS was taken.
+    greeted: bool,
+    closed: bool,
+    /// What came out of it in this step.
+    said: Vec<(SocketAddr, Vec<u8>)>,
     keys: Option<SrtpKeys>,
     /// What a peer with the keys seals with.
     liar: Option<Protection>,
@@ -112,19 +205,26 @@ struct Run {
 }
 
 impl Run {
-    fn new() -> Self {
+    fn new(role: Role) -> Self {
         let now = origin();
         let mut client = RtcConfig::new().set_rtp_mode(true).build(now);
         client.add_local_candidate(Candidate::host(address(0), "udp").expect("a candidate"));
         let mut api = client.sdp_api();
         for kind in [MediaKind::Audio, MediaKind::Video] {
-            api.add_media(kind, Direction::SendOnly, None, None, None);
+            let direction = if role == Role::Play { Direction::RecvOnly } else { Direction::SendOnly };
+            api.add_media(kind, direction, None, None, None);
         }
         let (offer, pending) = api.apply().expect("an offer");
-        let transport = Self::transport(&mut client, &offer.to_sdp_string(), pending);
+        let (transport, answer) = Self::transport(&mut client, role, &offer.to_sdp_string(), pending);
         Self {
             now,
+            sessions: vec![Session::new(&answer, transport.remote_ufrag())],
             transport,
+            answer,
+            peer: None,
+            greeted: false,
+            closed: false,
+            said: Vec::new(),
             client,
             client_deadline: now,
             copies: Vec::new(),
@@ -135,13 +235,14 @@ impl Run {
         }
     }
 
-    fn transport(client: &mut Rtc, offer: &str, pending: SdpPendingOffer) -> Transport {
+    fn transport(client: &mut Rtc, role: Role, offer: &str, pending: SdpPendingOffer) -> (Transport, String) {
         let candidates = [server()];
-        let asked = Accept { role: Role::Publish, candidates: &candidates, offer };
+        let asked = Accept { role, candidates: &candidates, offer };
         let (transport, answer) = Transport::accept(origin(), shared(), asked).expect("an honest offer");
-        let answer = SdpAnswer::from_sdp_string(&answer.finish(&[])).expect("an answer");
+        let text = answer.finish(&[]);
+        let answer = SdpAnswer::from_sdp_string(&text).expect("an answer");
         client.sdp_api().accept_answer(pending, answer).expect("accepted");
-        transport
+        (transport, text)
     }
 
     fn connect(&mut self) {
@@ -155,8 +256,11 @@ impl Run {
     }
 
     fn step(&mut self, step: &Step<'_>) {
+        self.said.clear();
         match step {
-            Step::Raw { from, bytes } => self.receive(address(*from), bytes),
+            Step::Raw { from, bytes } => {
+                let _ = self.receive(address(*from), bytes);
+            }
             Step::Copy { from, which, at, with, cut } => {
                 let Some(mut copy) = self.copies.get(usize::from(*which) % self.copies.len().max(1)).cloned() else {
                     return;
@@ -164,14 +268,14 @@ impl Run {
                 let at = usize::from(*at) % copy.len().max(1);
                 copy.get_mut(at).into_iter().for_each(|byte| *byte ^= with);
                 copy.truncate(cut.map_or(usize::MAX, usize::from));
-                self.receive(address(*from), &copy);
+                let _ = self.receive(address(*from), &copy);
             }
             Step::Rtp { ssrc, pt, seq, flags, body } => self.liar_rtp(*ssrc, *pt, *seq, *flags, body),
             Step::Rtcp { body } => {
                 let mut datagram = body.to_vec();
                 let sealed = self.liar().map(|liar| liar.seal_rtcp(&mut datagram, 0));
                 if let Some(Ok(())) = sealed {
-                    self.receive(address(0), &datagram);
+                    let _ = self.receive(address(0), &datagram);
                 }
             }
             Step::Run { ms } => self.run(Duration::from_millis(u64::from(*ms % 500))),
@@ -183,9 +287,98 @@ impl Run {
             Step::Candidate(text) => {
                 let _ = self.transport.add_remote_candidate(self.now, text);
             }
-            Step::Close => self.transport.close(self.now),
+            Step::Restart { honest } => self.restart(*honest),
+            Step::Check { session, from, priority, nominates, controlled } => {
+                self.check(*session, address(*from), u32::from(*priority) << 24, *nominates, *controlled);
+            }
+            Step::Hello { from } => self.hello(address(*from)),
+            Step::Close => {
+                self.transport.close(self.now);
+                self.closed = true;
+            }
         }
         self.drain();
+    }
+
+    /// RFC 8445 section 9: the sessions before are over when the peer nominates in the new one, but for that which it
+    /// nominated in last.
+    fn restart(&mut self, honest: bool) {
+        let offer = if honest && self.client.is_alive() { self.offer_restart() } else { None };
+        let theirs = match &offer {
+            Some((offer, _)) => attribute(offer, "a=ice-ufrag:").to_owned(),
+            None => format!("them{}", self.sessions.len()),
+        };
+        match self.transport.restart_ice(self.now, &theirs) {
+            Ok(restart) => {
+                assert!(!self.closed);
+                let given_up = self.sessions.iter().filter(|s| s.lives).nth(1).map(|s| s.ours.clone());
+                assert_eq!(restart.given_up, given_up, "of three, the middle one is given up");
+                self.sessions.iter_mut().filter(|s| Some(&s.ours) == given_up.as_ref()).for_each(|s| s.lives = false);
+                let session = Session::new(&restart.fragment, &theirs);
+                assert_eq!(
+                    (&session.ours, self.transport.local_ufrag()),
+                    (&restart.local_ufrag, &*restart.local_ufrag)
+                );
+                if let Some((_, pending)) = offer {
+                    let answer = with_credentials(&self.answer, &session);
+                    let answer = SdpAnswer::from_sdp_string(&answer).expect("an answer");
+                    self.client.sdp_api().accept_answer(pending, answer).expect("accepted");
+                }
+                self.sessions.push(session);
+            }
+            Err(RestartRefused::Closed) => assert!(self.closed),
+            Err(RestartRefused::TooOften { retry_after }) => assert!(!retry_after.is_zero() && self.sessions.len() > 5),
+        }
+        assert!(self.sessions.iter().filter(|s| s.lives).count() <= 2);
+    }
+
+    /// The honest peer's offer of a new ICE session.
+    fn offer_restart(&mut self) -> Option<(String, SdpPendingOffer)> {
+        let mut api = self.client.sdp_api();
+        api.ice_restart(true);
+        let (offer, pending) = api.apply()?;
+        Some((offer.to_sdp_string(), pending))
+    }
+
+    /// A check of a live session is answered and, where it nominates, believed; no other is.
+    fn check(&mut self, session: u8, from: SocketAddr, priority: u32, nominates: bool, controlled: bool) {
+        let number = self.sessions.len() - 1 - usize::from(session) % self.sessions.len();
+        let session = &self.sessions[number];
+        let (lives, password) = (session.lives, session.password.clone());
+        let restarts = number + 1 == self.sessions.len() && self.sessions.iter().filter(|s| s.lives).count() == 2;
+        let datagram = session.check(priority, nominates, controlled);
+        let taken = self.receive(from, &datagram);
+        if self.closed {
+            return;
+        }
+        if !lives {
+            return assert_eq!(taken, Err(DatagramRefused::NotAuthenticated), "of an ICE session that is over");
+        }
+        assert_eq!(taken, Ok(()), "authentic");
+        let reply = self.said.iter().find(|(to, said)| *to == from && classify(said) == Class::Stun);
+        let (_, reply) = reply.expect("a check is answered");
+        let reply = StunMessage::parse(reply).expect("a STUN message");
+        assert!(reply.verify(password.as_bytes(), sha1_hmac));
+        if controlled {
+            return assert_eq!(reply.error_code().map(|(code, _)| code), Some(487));
+        }
+        assert_eq!((reply.is_successful_binding_response(), reply.mapped_address()), (true, Some(from)));
+        assert!(!nominates || self.peer.is_some(), "a nomination connects ICE");
+        if nominates && restarts {
+            assert_eq!(self.sessions.iter().filter(|s| s.lives).count(), 1, "the restart is complete");
+            assert_eq!(self.peer, Some(from), "a new session begins with its own nomination");
+        }
+    }
+
+    /// Whom a check has nominated, in whichever ICE session, can begin the handshake.
+    fn hello(&mut self, from: SocketAddr) {
+        let expected = !self.closed && !self.greeted && self.peer == Some(from);
+        let taken = self.receive(from, client_hello());
+        if expected {
+            assert_eq!(taken, Ok(()), "DTLS from {from}, which is nominated");
+            let answered = self.said.iter().any(|(to, said)| *to == from && classify(said) == Class::Dtls);
+            assert!(answered, "{from} is nominated, and its ClientHello is not answered");
+        }
     }
 
     fn liar(&mut self) -> Option<&mut Protection> {
@@ -229,15 +422,21 @@ impl Run {
         let header_len = datagram.len() - body.len() - usize::from(flags & 0x10);
         let sealed = self.liar().map(|liar| liar.seal_rtp(&mut datagram, 0, header_len, ssrc, u64::from(seq)));
         if let Some(Ok(())) = sealed {
-            self.receive(address(0), &datagram);
+            let _ = self.receive(address(0), &datagram);
         }
     }
 
-    fn receive(&mut self, from: SocketAddr, datagram: &[u8]) {
+    fn receive(&mut self, from: SocketAddr, datagram: &[u8]) -> Result<(), DatagramRefused> {
         self.spoke.insert(from);
         let taken = self.transport.receive(self.now, from, server(), datagram);
         assert!(taken.is_err() || datagram.len() <= 2_000, "what is too long is refused");
+        if self.closed {
+            assert_eq!(taken, Err(DatagramRefused::Closed));
+        }
+        // One that is not taken may have failed the handshake, too.
+        self.greeted |= classify(datagram) == Class::Dtls && taken != Err(DatagramRefused::UnknownAddress);
         self.drain();
+        taken
     }
 
     /// Takes everything out of our end; what goes to the honest peer is brought there.
@@ -247,6 +446,12 @@ impl Run {
                 Output::Transmit { to, datagram } => {
                     assert!(self.spoke.contains(&to), "{to} never spoke");
                     assert!(!datagram.is_empty() && datagram.len() <= 1_500);
+                    let class = classify(&datagram);
+                    if class != Class::Stun {
+                        assert_eq!(Some(to), self.peer, "whoever is not nominated gets nothing but STUN");
+                        assert!(class == Class::Dtls || self.keys.is_some());
+                    }
+                    self.said.push((to, datagram.clone()));
                     if to == address(0)
                         && let Ok(receive) = Receive::new(Protocol::Udp, server(), address(0), &datagram)
                     {
@@ -258,21 +463,27 @@ impl Run {
                     let section = &self.transport.sections()[rtp.section];
                     assert!(section.formats.iter().any(|f| f.format == rtp.format), "a format of its section");
                 }
-                Output::Event(
-                    TransportEvent::IceConnected { peer }
-                    | TransportEvent::PeerMoved { peer }
-                    | TransportEvent::PeerStays { peer },
-                ) => {
-                    assert!(self.spoke.contains(&peer));
+                Output::Event(TransportEvent::IceConnected { peer }) => {
+                    assert!(self.spoke.contains(&peer) && self.peer.is_none(), "once");
+                    self.peer = Some(peer);
                 }
-                Output::Event(TransportEvent::Closed(_)) => {}
+                Output::Event(TransportEvent::PeerMoved { peer }) => {
+                    assert!(self.spoke.contains(&peer) && self.peer.is_some_and(|before| before != peer));
+                    self.peer = Some(peer);
+                }
+                Output::Event(TransportEvent::PeerStays { peer }) => assert_eq!(self.peer, Some(peer)),
+                Output::Event(TransportEvent::UfragRetired(ufrag)) => {
+                    let first = self.sessions.iter_mut().find(|s| s.lives).expect("a live session");
+                    assert_eq!(first.ours, ufrag, "the older one of two");
+                    first.lives = false;
+                    assert_eq!(self.sessions.iter().filter(|s| s.lives).count(), 1);
+                }
+                Output::Event(TransportEvent::Closed(_)) => self.closed = true,
                 Output::Wait(at) => {
                     assert!(at.is_none_or(|at| at > self.now), "a deadline that has passed holds the worker");
                     self.deadline = at;
                     return;
                 }
-                #[allow(unreachable_patterns, reason = "events may grow")]
-                Output::Event(_) => {}
             }
         }
         panic!("the transport does not come to rest");
@@ -290,7 +501,7 @@ impl Run {
                     if self.copies.len() < 64 {
                         self.copies.push(datagram.clone());
                     }
-                    self.receive(address(0), &datagram);
+                    let _ = self.receive(address(0), &datagram);
                 }
                 Ok(str0m::Output::Event(_)) => {}
                 Err(_) => {

@@ -5,8 +5,10 @@ use rondo_media::wire::rtcp::{
     write_pli, write_receiver_report, write_remb, write_sender_report,
 };
 use rondo_media::wire::rtp::{Class, RtpView, audio_level, classify};
-use rondo_media::wire::stun::local_ufrag;
+use rondo_media::wire::stun::{BindingRequest, key, local_ufrag, write_role_conflict, write_success};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use str0m::ice::{StunMessage, TransId};
 
 /// An RTP packet is read within its bytes, and what was read and written again reads the same.
 pub fn rtp(data: &[u8]) {
@@ -147,4 +149,65 @@ pub fn stun(data: &[u8]) {
     assert!(ufrag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/'), "RFC 8839 section 5.4");
     // The same with another byte at the end is another length, and no message.
     assert!(local_ufrag(&[data, &[0]].concat()).is_err());
+    let request = BindingRequest::parse(data).expect("whose ufrag was read");
+    // No script knows this password: what is authentic with it is a seal of ours.
+    assert!(!request.is_authentic(&key("the password of nobody in any script")));
+    sealed(&request);
+    answers(&request);
+}
+
+const PASSWORD: &str = "VOkJxbRl1RmTxUk/WvJxBt";
+
+fn sha1_hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
+    str0m::crypto::from_feature_flags().sha1_hmac_provider.sha1_hmac(key, parts)
+}
+
+/// The same request as another writer (str0m) seals it is read and authentic, and not when a bit of it is turned.
+fn sealed(request: &BindingRequest<'_>) {
+    let username = format!("{}:{}", request.ours, request.theirs);
+    let message = StunMessage::binding_request(
+        &username,
+        TransId::new(),
+        !request.controlled,
+        u64::from(request.priority),
+        request.priority,
+        request.use_candidate,
+    );
+    let mut buffer = vec![0; 1_200];
+    let length = message.to_bytes(Some(PASSWORD.as_bytes()), &mut buffer, sha1_hmac).expect("a check that fits");
+    buffer.truncate(length);
+    let again = BindingRequest::parse(&buffer).expect("what another writer wrote is read");
+    let said =
+        |r: &BindingRequest<'_>| (r.ours.to_owned(), r.theirs.to_owned(), r.priority, r.use_candidate, r.controlled);
+    assert_eq!(said(&again), said(request));
+    assert!(again.is_authentic(&key(PASSWORD)) && !again.is_authentic(&key("another one")));
+    // FINGERPRINT's own header says what the attribute is: without it there is one less to fit.
+    let at = request.transaction.iter().fold(0, |sum, b| sum * 31 + usize::from(*b)) % (length - 8);
+    buffer[at] ^= 1 << (request.transaction[0] % 8);
+    let turned = BindingRequest::parse(&buffer).is_ok_and(|again| again.is_authentic(&key(PASSWORD)));
+    assert!(!turned, "a bit of byte {at} was turned");
+}
+
+/// Another reader (str0m) finds our answers sealed, to this transaction, and saying what they are to say.
+fn answers(request: &BindingRequest<'_>) {
+    let port = u16::from_be_bytes([request.transaction[0], request.transaction[1]]);
+    let ip = request.priority.to_be_bytes();
+    let from = match request.controlled {
+        false => SocketAddr::from((ip, port)),
+        true => SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, u16::from(ip[0]), u16::from(ip[3])], port)),
+    };
+    for conflict in [false, true] {
+        let mut out = Vec::new();
+        match conflict {
+            false => write_success(&mut out, &request.transaction, from, &key(PASSWORD)),
+            true => write_role_conflict(&mut out, &request.transaction, &key(PASSWORD)),
+        }
+        assert_eq!(out[8..20], request.transaction);
+        let read = StunMessage::parse(&out).expect("our answer is read");
+        assert!(read.verify(PASSWORD.as_bytes(), sha1_hmac) && !read.verify(b"another one", sha1_hmac));
+        match conflict {
+            false => assert_eq!((read.is_successful_binding_response(), read.mapped_address()), (true, Some(from))),
+            true => assert_eq!(read.error_code().map(|(code, _)| code), Some(487)),
+        }
+    }
 }

@@ -62,9 +62,12 @@ pub struct LiveArgs {
 /// What all scenarios take.
 #[derive(Debug, Args)]
 struct CommonArgs {
-    /// The server.
+    /// The server, http or https.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7880")]
     url: String,
+    /// For https: the server's certificate, or of who signed it, in PEM form.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// The access token that everybody shows.
     #[arg(long, value_name = "TOKEN", conflicts_with = "key")]
     token: Option<String>,
@@ -98,7 +101,7 @@ struct CommonArgs {
     /// Only so many viewers of a room decrypt and send feedback; all others count packets by their clear headers.
     #[arg(long, value_name = "N")]
     probes: Option<usize>,
-    /// I/O threads; one less than there are cores otherwise.
+    /// I/O threads, up to 64; one less than there are cores otherwise.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Address that the clients' sockets are bound to.
@@ -140,9 +143,13 @@ impl LoadCommand {
         let (scenario, rooms, publishers, viewers, args) = self.parts();
         let url =
             args.url.parse().map_err(|why| Failure::Usage(format!("--url {:?} is no address: {why}", args.url)))?;
+        let read = |file: &PathBuf| {
+            std::fs::read(file).map_err(|error| Failure::Usage(format!("--ca {}: {error}", file.display())))
+        };
         let plan = Plan {
             scenario,
             url,
+            trusted: args.ca.as_ref().map(read).transpose()?.unwrap_or_default(),
             rooms,
             publishers,
             viewers,
@@ -170,7 +177,7 @@ impl LoadCommand {
 
 /// One core is left to the server.
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1)
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).clamp(1, 64)
 }
 
 /// `1.5s`, `30s`, `2m`; a number alone is seconds.
@@ -300,6 +307,8 @@ mod tests {
             (["live", "--viewers", "0"], "viewers"),
             (["call", "--url", "here"], "--url \"here\""),
             (["call", "--url", "ftp://a"], "http://"),
+            (["call", "--ca", "/nowhere"], "--ca /nowhere"),
+            (["call", "--threads", "100000"], "more than the 64"),
             (["call", "--rate", "0"], "joins a second"),
             (["call", "--hold", "long"], "30s"),
             (["conference", "--publishers", "1"], "room of one"),

@@ -70,12 +70,22 @@ impl Target {
 }
 
 /// What came of a flood.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub struct Done {
     /// Datagrams, connections or requests.
     pub sent: u64,
     /// Those that the flooder itself saw refused; datagrams are refused in silence.
     pub refused: u64,
+    /// Connections that were still open when it ended.
+    pub open: Vec<TcpStream>,
+}
+
+impl Done {
+    /// Counts those that were closed meanwhile: connections are refused when their time is over, which may be after the
+    /// flood.
+    pub fn look_again(&mut self) {
+        self.refused += close_over(&mut self.open, None);
+    }
 }
 
 /// One kind of flood.
@@ -158,7 +168,7 @@ fn send(sockets: &[UdpSocket], pace: Pace, datagrams: &[Vec<u8>]) -> Done {
         let datagram = &datagrams[n as usize % datagrams.len()];
         sent += u64::from(sockets[n as usize % sockets.len()].send(datagram).is_ok());
     });
-    Done { sent, refused: 0 }
+    Done { sent, ..Done::default() }
 }
 
 /// A STUN binding request (RFC 8489 §5) for `username`, with a MESSAGE-INTEGRITY that no password makes.
@@ -257,23 +267,22 @@ fn hold(to: &Target, pace: Pace, first: &[u8], again: Option<u8>) -> Done {
     let addr: SocketAddr = format!("{}:{}", url.host_str().unwrap_or_default(), url.port().unwrap_or_default())
         .parse()
         .expect("an address");
-    let mut held: Vec<TcpStream> = Vec::new();
     let mut done = Done::default();
     pace.run(|number| {
         if number % 16 == 0 {
-            done.refused += close_over(&mut held, again);
+            done.refused += close_over(&mut done.open, again);
         }
-        if held.len() < CONNECTIONS
+        if done.open.len() < CONNECTIONS
             && let Ok(mut stream) = TcpStream::connect_timeout(&addr, Duration::from_secs(1))
         {
             done.sent += 1;
             // A server that closes at once is as good a refusal as any.
             let _ = stream.write_all(first);
             let _ = stream.set_nonblocking(true);
-            held.push(stream);
+            done.open.push(stream);
         }
     });
-    done.refused += close_over(&mut held, again);
+    done.refused += close_over(&mut done.open, again);
     done
 }
 
@@ -324,12 +333,14 @@ fn requests(pace: Pace, ask: impl Fn() -> Option<u16> + Sync) -> Done {
     let one = || {
         let mut refused = 0;
         let sent = half.run(|_| refused += u64::from(matches!(ask(), Some(400..=499 | 503))));
-        Done { sent, refused }
+        Done { sent, refused, ..Done::default() }
     };
     let both = std::thread::scope(|scope| [scope.spawn(one), scope.spawn(one)].map(|flooder| flooder.join()));
-    both.into_iter()
-        .map(|done| done.expect("a flooder"))
-        .fold(Done::default(), |sum, done| Done { sent: sum.sent + done.sent, refused: sum.refused + done.refused })
+    both.into_iter().map(|done| done.expect("a flooder")).fold(Done::default(), |sum, done| Done {
+        sent: sum.sent + done.sent,
+        refused: sum.refused + done.refused,
+        ..sum
+    })
 }
 
 fn large_offers(to: &Target, pace: Pace) -> Done {

@@ -21,9 +21,12 @@ impl Metrics {
         Self(sums)
     }
 
-    /// One sum; 0 where there is no sample of that name.
+    /// One sum.
+    ///
+    /// # Panics
+    /// When there is no sample of that name: one that was renamed must not read as 0.
     pub fn get(&self, name: &str) -> f64 {
-        self.0.get(name).copied().unwrap_or(0.0)
+        self.0.get(name).copied().unwrap_or_else(|| panic!("no metric {name}; there are {:?}", self.0.keys()))
     }
 
     /// Sum over all names that hold `part`.

@@ -135,7 +135,7 @@ impl Offered {
         };
         let asked_at = Instant::now();
         let mut rtc = configuration(plan, &numbers).set_dtls_cert(certificate.clone()).build(asked_at);
-        let socket = open(plan.ip).map_err(|e| format!("a socket on {}: {e}", plan.ip))?;
+        let socket = open(plan.ip).map_err(|error| no_socket(plan.ip, &error))?;
         let local = socket.local_addr().map_err(|e| e.to_string())?;
         rtc.add_local_candidate(Candidate::host(local, "udp").map_err(|e| e.to_string())?);
         let mut mids = Vec::new();
@@ -198,6 +198,18 @@ fn configuration(plan: &Plan, numbers: &Numbers) -> RtcConfig {
         .set_extension(numbers.abs_send_time, Extension::AbsoluteSendTime)
         .set_extension(numbers.level, Extension::AudioLevel);
     if plan.twcc { config.set_extension(numbers.twcc, Extension::TransportSequenceNumber) } else { config }
+}
+
+/// What keeps a socket from being opened, and what to do about it.
+fn no_socket(ip: IpAddr, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrNotAvailable => "; --ip takes an address of this machine",
+        _ if error.raw_os_error() == Some(nix::errno::Errno::EMFILE as i32) => {
+            "; each client needs a file: ask for fewer, or raise the limit (`ulimit -n`)"
+        }
+        _ => "",
+    };
+    format!("it opens no socket on {ip}: {error}{remedy}")
 }
 
 /// A socket with large buffers, up to the system's limit where that may not be passed.

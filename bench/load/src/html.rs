@@ -263,8 +263,11 @@ fn write_tables(html: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(html, "<tr><td>{name}<td>{value}</tr>")?;
     }
     for refused in &joins.refused {
-        let status = refused.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
-        writeln!(html, "<tr><td>Refused: {status} {}<td>{}</tr>", escaped(&refused.code), refused.count)?;
+        write!(html, "<tr><td>Refused: {}", escaped(&refused.name()))?;
+        if !refused.detail.is_empty() {
+            write!(html, "<br><small>{}</small>", escaped(&refused.detail))?;
+        }
+        writeln!(html, "<td>{}</tr>", refused.count)?;
     }
     for failed in &joins.failed {
         writeln!(html, "<tr><td>Failed: {}<td>{}</tr>", escaped(&failed.why), failed.count)?;
@@ -293,12 +296,15 @@ mod tests {
     #[test]
     fn what_a_server_says_is_text() {
         let mut report = report();
-        report.joins.refused = vec![RefusedCount { status: Some(503), code: "<b>".to_owned(), count: 1 }];
+        report.joins.refused =
+            vec![RefusedCount { status: Some(503), code: "<b>".into(), detail: "<u>full</u>".into(), count: 1 }];
         report.joins.failed = vec![FailedCount { why: "a & <i>".to_owned(), count: 1 }];
         report.warnings = vec!["1 < 2".to_owned()];
         let page = page(&report);
-        assert!(page.contains("&lt;b&gt;") && page.contains("a &amp; &lt;i&gt;") && page.contains("1 &lt; 2"));
-        assert!(!page.contains("<b>") && !page.contains("<i>"));
+        for shown in ["&lt;b&gt;", "&lt;u&gt;full", "a &amp; &lt;i&gt;", "1 &lt; 2"] {
+            assert!(page.contains(shown), "{shown}");
+        }
+        assert!(!page.contains("<b>") && !page.contains("<i>") && !page.contains("<u>"));
     }
 
     #[test]

@@ -1,9 +1,15 @@
 //! Who joins which room, in which order, to publish or to play what.
 
 use reqwest::Url;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::time::Duration;
+
+/// I/O threads of one run: each looks at its sockets 2,000 times a second, whether there is a core for it or not.
+const THREADS_MAX: usize = 64;
 
 /// What kind of rooms a run fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,8 +61,10 @@ impl Default for Media {
 pub struct Plan {
     /// What kind of rooms.
     pub scenario: Scenario,
-    /// The server, such as `http://127.0.0.1:7880`.
+    /// The server, such as `http://127.0.0.1:7880`; https as well.
     pub url: Url,
+    /// Where it is https: its certificate, or of those who may have signed it, in PEM form.
+    pub trusted: Vec<u8>,
     /// Rooms.
     pub rooms: usize,
     /// Publishers of each room.
@@ -164,10 +172,31 @@ impl Plan {
         if self.joins() > 100_000 {
             return Err(format!("{} connections are more than the 100,000 that one run may have", self.joins()));
         }
-        if self.url.scheme() != "http" {
-            return Err(format!("{} is no address to load: it must begin with http://", self.url));
+        if self.threads > THREADS_MAX {
+            return Err(format!(
+                "{} threads are more than the {THREADS_MAX} that one run may have; one for each core is enough",
+                self.threads
+            ));
+        }
+        if !matches!(self.url.scheme(), "http" | "https") {
+            return Err(format!("{} is no address to load: it must begin with http:// or https://", self.url));
+        }
+        if self.url.scheme() == "https" && self.roots().is_empty() {
+            return Err(
+                "https takes --ca and a file with the server's certificate, or with who signed it, in PEM form \
+                        (-----BEGIN CERTIFICATE-----); what this machine trusts is on most in \
+                        /etc/ssl/certs/ca-certificates.crt"
+                    .to_owned(),
+            );
         }
         Ok(())
+    }
+
+    /// The certificates of `trusted` that can be read.
+    pub(crate) fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&self.trusted).flatten());
+        roots
     }
 
     /// Connections that the run asks for.
@@ -226,6 +255,7 @@ pub(crate) mod tests {
         Plan {
             scenario,
             url: "http://127.0.0.1:7880".parse().unwrap(),
+            trusted: Vec::new(),
             rooms,
             publishers,
             viewers,
@@ -287,7 +317,10 @@ pub(crate) mod tests {
             (|p| p.joins_per_s = f64::NAN, "joins a second"),
             (|p| p.hold = Duration::ZERO, "hold"),
             (|p| p.rooms = usize::MAX, "100,000"),
-            (|p| p.url = "ftp://127.0.0.1".parse().unwrap(), "http://"),
+            (|p| p.threads = 0, "threads"),
+            (|p| p.threads = 65, "more than the 64"),
+            (|p| p.url = "https://127.0.0.1".parse().unwrap(), "--ca"),
+            (|p| p.url = "ftp://127.0.0.1".parse().unwrap(), "http:// or https://"),
             (|p| (p.media.audio, p.media.video) = (false, false), "neither"),
         ] {
             assert!(of(change).unwrap_err().contains(word), "{word}");

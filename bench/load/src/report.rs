@@ -67,6 +67,14 @@ pub struct Asked {
     pub seed: u64,
 }
 
+impl RefusedCount {
+    /// Status and code, as people read them.
+    pub fn name(&self) -> String {
+        let status = self.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+        format!("{status} {}", self.code)
+    }
+}
+
 impl Asked {
     /// What `plan` asks for.
     pub fn of(plan: &Plan) -> Self {
@@ -109,6 +117,8 @@ pub struct RefusedCount {
     pub status: Option<u16>,
     /// The server's code, or what happened instead.
     pub code: String,
+    /// What was said about the first of them; empty if nothing was.
+    pub detail: String,
     /// How many.
     pub count: usize,
 }
@@ -175,7 +185,7 @@ pub struct Server {
     pub cores_pct: f64,
     /// User and system time for each packet that viewers received, in µs.
     pub us_per_packet: Option<f64>,
-    /// Resident memory at the end, in KiB.
+    /// Resident memory at the end of the measurement, everybody still there, in KiB.
     pub resident_kib: u64,
     /// Its growth from the first viewer's offer on, for each viewer, in KiB.
     pub resident_kib_per_viewer: Option<f64>,

@@ -27,6 +27,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(15);
 const DRAIN: Duration = Duration::from_millis(500);
 /// DELETEs at the same time.
 const LEAVING_MAX: usize = 16;
+/// Code of a client that could not be made.
+const NO_CLIENT: &str = "no_client";
 /// Longest time that taking leave may need.
 const LEAVE_MAX: Duration = Duration::from_secs(15);
 
@@ -37,12 +39,14 @@ pub enum LoadError {
     #[error("{0}")]
     Plan(String),
     /// Nobody answers.
-    #[error("no server answers at {url}: {why}; start one with `rondo serve --dev`, or name yours with --url")]
+    #[error("no server answers at {url}: {why}; {remedy}")]
     Unreachable {
         /// Where.
         url: Box<Url>,
         /// What the system said.
         why: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The server refuses who we are.
     #[error("{url} let nobody in: {status} {code}{detail}; give --token, or --key name:secret of one of its API keys")]
@@ -120,7 +124,7 @@ pub async fn run(
     {
         return Err(LoadError::NoProcess(pid));
     }
-    let doors = Doors::new(plan.url.clone(), credentials).map_err(|e| LoadError::Machine(e.to_string()))?;
+    let doors = Doors::new(plan.url.clone(), plan.roots(), credentials)?;
     let mut run = Run::new(plan, doors)?;
     let done = tokio::select! {
         done = run.course(&mut watch) => done,
@@ -154,7 +158,7 @@ struct Run {
     asked: usize,
     joined: Vec<Joined>,
     answer_times: Histogram,
-    refused: BTreeMap<(Option<u16>, String), usize>,
+    refused: Refusals,
     interrupted: bool,
     hold: Option<Hold>,
     all: Tally,
@@ -176,7 +180,33 @@ struct Hold {
     ended: Option<Instant>,
     tool_cpu: Duration,
     server_cpu: Option<Duration>,
+    /// The server's memory when it ended.
+    resident_kib: Option<u64>,
     busy: Vec<(Duration, Duration)>,
+}
+
+/// Joins that the server did not take: how many, and what was said about the first, by status and code.
+#[derive(Default)]
+struct Refusals(BTreeMap<(Option<u16>, String), (usize, String)>);
+
+impl Refusals {
+    fn count(&mut self, refused: Refused) {
+        self.0.entry((refused.status, refused.code)).or_insert((0, refused.detail)).0 += 1;
+    }
+
+    fn sum(&self) -> usize {
+        self.0.values().map(|(count, _)| count).sum()
+    }
+
+    fn counts(&self) -> Vec<RefusedCount> {
+        let each = self.0.iter().map(|((status, code), (count, detail))| RefusedCount {
+            status: *status,
+            code: code.clone(),
+            detail: detail.clone(),
+            count: *count,
+        });
+        each.collect()
+    }
 }
 
 /// Seconds of all threads, and the last reading of CPU times.
@@ -230,7 +260,7 @@ impl Run {
             asked: 0,
             joined: Vec::new(),
             answer_times: Histogram::default(),
-            refused: BTreeMap::new(),
+            refused: Refusals::default(),
             interrupted: false,
             hold: None,
             all: Tally::default(),
@@ -305,13 +335,19 @@ impl Run {
         self.joining.spawn(join.run());
     }
 
-    /// Counts a refusal. Before anybody was let in, one that all others would share ends the run.
+    /// Counts a refusal. Before anybody was let in, one that all others would share ends the run; a client that this
+    /// machine cannot make ends it at any time.
     fn refuse(&mut self, refused: Refused) -> Result<(), LoadError> {
         let url = Box::new(self.plan.url.clone());
-        let first = self.joined.is_empty() && self.refused.is_empty();
+        let first = self.joined.is_empty() && self.refused.0.is_empty();
         match refused.status {
+            None if refused.code == NO_CLIENT => return Err(LoadError::Machine(refused.detail)),
             None if first && refused.code == "unreachable" => {
-                return Err(LoadError::Unreachable { url, why: refused.detail });
+                let remedy = match url.scheme() {
+                    "https" => "name yours with --url, and its certificate with --ca",
+                    _ => "start one with `rondo serve --dev`, or name yours with --url",
+                };
+                return Err(LoadError::Unreachable { url, why: refused.detail, remedy });
             }
             None if first && refused.code == "no_token" => return Err(LoadError::Plan(refused.detail)),
             Some(status @ (401 | 403)) if first => {
@@ -321,7 +357,7 @@ impl Run {
             Some(status @ (404 | 405)) if first => return Err(LoadError::NoDoor { url, door: "WHIP", status }),
             _ => {}
         }
-        *self.refused.entry((refused.status, refused.code)).or_default() += 1;
+        self.refused.count(refused);
         Ok(())
     }
 
@@ -394,7 +430,7 @@ impl Run {
             phase,
             asked: self.asked,
             joins: self.seats.len(),
-            refused: self.refused.values().sum(),
+            refused: self.refused.sum(),
             failed: self.failed(),
             moment,
         }
@@ -406,12 +442,13 @@ impl Run {
             ended: None,
             tool_cpu: machine::own_cpu().unwrap_or_default(),
             server_cpu: self.plan.pid.and_then(machine::process_cpu),
+            resident_kib: None,
             busy: vec![(Duration::ZERO, Duration::ZERO); self.threads.len()],
         });
         self.shared.window.begin(wall_clock());
     }
 
-    /// Ends the measurement, and turns CPU readings into what was used.
+    /// Ends the measurement, turns CPU readings into what was used, and reads the server's memory while all are there.
     fn end_window(&mut self) {
         self.shared.window.end(wall_clock());
         if let Some(hold) = &mut self.hold {
@@ -419,6 +456,7 @@ impl Run {
             hold.tool_cpu = machine::own_cpu().unwrap_or_default().saturating_sub(hold.tool_cpu);
             let server_cpu = self.plan.pid.and_then(machine::process_cpu);
             hold.server_cpu = hold.server_cpu.zip(server_cpu).map(|(before, after)| after.saturating_sub(before));
+            hold.resident_kib = self.plan.pid.and_then(machine::resident_kib);
         }
     }
 
@@ -446,7 +484,7 @@ impl Run {
             while let Some(joined) = self.joining.join_next().await {
                 match joined {
                     Ok(Ok(joined)) => self.joined.push(joined),
-                    Ok(Err(refused)) => *self.refused.entry((refused.status, refused.code)).or_default() += 1,
+                    Ok(Err(refused)) => self.refused.count(refused),
                     Err(_) => {}
                 }
             }
@@ -488,12 +526,8 @@ impl Run {
             asked: self.asked,
             accepted: self.joined.len(),
             connected: connected.len(),
-            refused: counts(&self.refused, |(status, code), count| RefusedCount {
-                status: *status,
-                code: code.clone(),
-                count,
-            }),
-            failed: counts(&failed, |why, count| FailedCount { why: why.clone(), count }),
+            refused: self.refused.counts(),
+            failed: failed.into_iter().map(|(why, count)| FailedCount { why, count }).collect(),
             times: times.percentiles(),
         };
         let mut latency = self.held.audio_inside.clone();
@@ -570,8 +604,8 @@ impl Run {
     }
 
     fn server(&self, hold_s: f64, received: u64, viewers: usize) -> Option<Server> {
-        let cpu = self.hold.as_ref().filter(|_| hold_s > 0.0)?.server_cpu?.as_secs_f64();
-        let resident_kib = self.plan.pid.and_then(machine::resident_kib)?;
+        let hold = self.hold.as_ref().filter(|_| hold_s > 0.0)?;
+        let (cpu, resident_kib) = (hold.server_cpu?.as_secs_f64(), hold.resident_kib?);
         let growth = self.resident_kib_before_viewers.map(|before| resident_kib.saturating_sub(before) as f64);
         Some(Server {
             cores_pct: 100.0 * cpu / hold_s,
@@ -586,10 +620,6 @@ impl Hold {
     fn length_s(&self) -> f64 {
         self.ended.map_or(0.0, |ended| ended.duration_since(self.began).as_secs_f64())
     }
-}
-
-fn counts<K: Ord, T>(map: &BTreeMap<K, usize>, of: impl Fn(&K, usize) -> T) -> Vec<T> {
-    map.iter().map(|(key, count)| of(key, *count)).collect()
 }
 
 /// One seat on its way in.
@@ -608,7 +638,7 @@ impl Join {
         let room = self.plan.room(self.seat.room);
         let token = self.doors.token(&room, &self.seat.identity).await?;
         let offered =
-            Offered::new(&self.plan, self.index, &self.seat, &self.certificate).map_err(|e| own("no_client", e))?;
+            Offered::new(&self.plan, self.index, &self.seat, &self.certificate).map_err(|e| own(NO_CLIENT, e))?;
         let door = match self.seat.role {
             Role::Publish { .. } => "whip",
             Role::Play { .. } => "whep",

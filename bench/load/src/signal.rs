@@ -1,6 +1,9 @@
 //! Signalling: an offer goes (WHIP RFC 9725, WHEP draft-ietf-wish-whep), an answer comes, a resource is deleted.
 
+use crate::run::LoadError;
 use reqwest::{Client, Response, StatusCode, Url, header};
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, RootCertStore};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -60,12 +63,7 @@ impl Refused {
         } else {
             "broken_off"
         };
-        // The innermost cause is the system's word: "Connection refused".
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        Self::unanswered(code, cause)
+        Self::unanswered(code, innermost(error))
     }
 
     async fn from_answer(answer: Response) -> Self {
@@ -82,6 +80,15 @@ impl Refused {
         let code = if problem.code.is_empty() { reason } else { problem.code };
         Self { status: Some(status.as_u16()), code, detail: problem.detail }
     }
+}
+
+/// The innermost cause is the system's word: "Connection refused".
+fn innermost(error: &reqwest::Error) -> &dyn std::error::Error {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause
 }
 
 /// An accepted offer.
@@ -104,19 +111,23 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// The doors at `base`.
+    /// The doors at `base`. Where it is https, its certificate is one of `trusted`, or signed by one of them.
     ///
     /// # Errors
     /// When no HTTP client can be made on this machine.
-    pub fn new(base: Url, credentials: Credentials) -> Result<Self, reqwest::Error> {
+    pub fn new(base: Url, trusted: RootCertStore, credentials: Credentials) -> Result<Self, LoadError> {
+        let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+        let tls = tls.with_safe_default_protocol_versions().map_err(|error| LoadError::Machine(error.to_string()))?;
+        let tls = tls.with_root_certificates(trusted).with_no_client_auth();
         // A proxy of the environment is for the internet, not for the server under load.
-        let client = Client::builder().no_proxy().timeout(TIMEOUT).build()?;
+        let client = Client::builder().no_proxy().timeout(TIMEOUT).use_preconfigured_tls(tls).build();
+        let client = client.map_err(|error| LoadError::Machine(innermost(&error).to_string()))?;
         Ok(Self { base, client, credentials })
     }
 
     fn at(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
-        // Only addresses that cannot be a base have no path; `Plan::check` takes http alone.
+        // Only addresses that cannot be a base have no path; `Plan::check` takes http and https alone.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
         }
@@ -206,7 +217,10 @@ mod tests {
     #[test]
     fn a_path_of_the_base_is_kept_and_names_are_escaped() {
         let at = |base: &str| {
-            Doors::new(base.parse().unwrap(), Credentials::Development).unwrap().at(&["whip", "a b"]).to_string()
+            Doors::new(base.parse().unwrap(), RootCertStore::empty(), Credentials::Development)
+                .unwrap()
+                .at(&["whip", "a b"])
+                .to_string()
         };
         assert_eq!(at("http://127.0.0.1:7880"), "http://127.0.0.1:7880/whip/a%20b");
         assert_eq!(at("http://127.0.0.1/media/"), "http://127.0.0.1/media/whip/a%20b");

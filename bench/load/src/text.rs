@@ -127,8 +127,8 @@ fn write_summary(text: &mut String, report: &Report) -> std::fmt::Result {
     let (joins, media) = (&report.joins, &report.media);
     writeln!(text, "\nJoins: {} asked, {} accepted, {} connected", joins.asked, joins.accepted, joins.connected)?;
     for refused in &joins.refused {
-        let status = refused.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
-        writeln!(text, "  {} refused: {status} {}", refused.count, refused.code)?;
+        let detail = if refused.detail.is_empty() { String::new() } else { format!(": {}", refused.detail) };
+        writeln!(text, "  {} refused: {}{detail}", refused.count, refused.name())?;
     }
     for failed in &joins.failed {
         writeln!(text, "  {} failed: {}", failed.count, failed.why)?;
@@ -209,11 +209,24 @@ mod tests {
     #[test]
     fn the_summary_tells_refusals_and_leaves_out_what_was_not_measured() {
         let mut report = report();
-        report.joins.refused = vec![RefusedCount { status: Some(503), code: "busy".to_owned(), count: 2 }];
+        let refused = |status, code: &str, detail: &str, count| RefusedCount {
+            status,
+            code: code.into(),
+            detail: detail.into(),
+            count,
+        };
+        report.joins.refused =
+            vec![refused(Some(503), "busy", "", 2), refused(None, "unusable_answer", "no fingerprint in it", 1)];
         report.warnings = vec!["Look out.".to_owned()];
         let text = summary(&report);
-        for words in ["2 refused: 503 busy", "8991 received", "0.100 % lost", "6.50 µs a packet", "Warning: Look out."]
-        {
+        for words in [
+            "2 refused: 503 busy\n",
+            "1 refused: no answer unusable_answer: no fingerprint in it\n",
+            "8991 received",
+            "0.100 % lost",
+            "6.50 µs a packet",
+            "Warning: Look out.",
+        ] {
             assert!(text.contains(words), "{words} in {text}");
         }
         assert!(!text.contains("latency of audio"), "{text}");
