@@ -1,43 +1,52 @@
-// Many people in one browser page, for a crowd: each publishes a small painted picture and its own tone over WHIP.
+// Many people in one browser page, for a crowd: each publishes a small painted picture over WHIP, and a tone while it speaks.
+// They cost little, for the page beside them is what is measured: thirty silent microphones that are encoded take most of
+// a core, and on a busy machine their sound leaves Chromium's queue half a minute late.
 
-/** Runs in a page of the server's origin. */
-export function install() {
+/** Opens an empty page of the server's origin, where `install` can run: the lobby would draw its camera all the while. */
+export async function standAt(page, url) {
+  await page.route(`${url}/stand`, (route) => route.fulfill({ contentType: 'text/html', body: '<!doctype html><title>Stand</title>' }))
+  await page.goto(`${url}/stand`)
+  // Sound is made only after a click.
+  await page.mouse.click(2, 2)
+  await page.evaluate(install)
+}
+
+function install() {
   const context = new AudioContext()
   void context.resume()
-  const painters = []
-  setInterval(() => painters.forEach((paint) => paint()), 250)
+  const WIDTH = 256
+  const HEIGHT = 144
+  const PICTURES = 4
+  const EVERY_MS = 250
+  const senders = []
+  setInterval(() => senders.forEach((send) => send()), EVERY_MS)
 
+  /** Painted once and sent again and again. */
   function picture(name, hue) {
-    const canvas = Object.assign(document.createElement('canvas'), { width: 256, height: 144 })
-    const draw = canvas.getContext('2d')
-    let n = 0
-    painters.push(() => {
+    const canvas = new OffscreenCanvas(WIDTH, HEIGHT)
+    const draw = canvas.getContext('2d', { willReadFrequently: true })
+    draw.font = '48px sans-serif'
+    draw.textAlign = 'center'
+    const frames = Array.from({ length: PICTURES }, (_, n) => {
       draw.fillStyle = `hsl(${hue} 35% 40%)`
-      draw.fillRect(0, 0, 256, 144)
+      draw.fillRect(0, 0, WIDTH, HEIGHT)
       draw.fillStyle = '#fff'
-      draw.font = '48px sans-serif'
-      draw.textAlign = 'center'
-      draw.fillText(name, 128, 84)
-      draw.fillRect((n++ * 12) % 256, 120, 32, 12)
+      draw.fillText(name, WIDTH / 2, 84)
+      draw.fillRect((n * WIDTH) / PICTURES, 120, 32, 12)
+      const { data } = draw.getImageData(0, 0, WIDTH, HEIGHT)
+      return new VideoFrame(data, { format: 'RGBX', codedWidth: WIDTH, codedHeight: HEIGHT, timestamp: 0 })
     })
-    painters.at(-1)()
-    return canvas.captureStream(4).getVideoTracks()[0]
-  }
-
-  window.voices = new Map()
-  window.pcs = new Map()
-  function tone(name, hertz) {
-    const out = context.createMediaStreamDestination()
-    const gain = new GainNode(context, { gain: 0.3 })
-    const oscillator = new OscillatorNode(context, { frequency: hertz })
-    oscillator.connect(gain).connect(out)
-    oscillator.start()
-    const [track] = out.stream.getAudioTracks()
-    track.enabled = false
-    // All of it is kept: what nothing refers to falls silent one day.
-    window.voices.set(name, { track, gain, oscillator, out })
+    const track = new MediaStreamTrackGenerator({ kind: 'video' })
+    const writer = track.writable.getWriter()
+    let n = 0
+    senders.push(() => {
+      // Behind is behind: a picture that nobody took yet is not followed by another.
+      if (writer.desiredSize > 0) void writer.write(new VideoFrame(frames[n++ % PICTURES], { timestamp: performance.now() * 1000 }))
+    })
     return track
   }
+
+  const people = new Map()
   /** Publishes as `name` into a room; resolves when it is connected. */
   window.publish = async (room, name, n) => {
     const identity = name.toLowerCase()
@@ -48,9 +57,9 @@ export function install() {
     })
     const { token } = await asked.json()
     const pc = new RTCPeerConnection()
-    window.pcs.set(name, pc)
     const streams = [new MediaStream()]
-    pc.addTransceiver(tone(name, 200 + 20 * n), { direction: 'sendonly', streams })
+    const { sender } = pc.addTransceiver('audio', { direction: 'sendonly', streams })
+    people.set(name, { pc, sender, hertz: 200 + 20 * n })
     pc.addTransceiver(picture(name, (n * 47) % 360), { direction: 'sendonly', streams, sendEncodings: [{ maxBitrate: 60_000 }] })
     await pc.setLocalDescription()
     await new Promise((resolve) => setTimeout(resolve, 100))
@@ -69,16 +78,27 @@ export function install() {
     })
   }
   /** Lets one of them be heard, or not. */
-  window.speak = (name, on) => {
+  window.speak = async (name, on) => {
     if (context.state !== 'running') throw new Error(`sound is ${context.state}`)
-    window.voices.get(name).track.enabled = on
+    const person = people.get(name)
+    person.voice?.oscillator.stop()
+    person.voice = null
+    if (!on) return person.sender.replaceTrack(null)
+    const out = context.createMediaStreamDestination()
+    const gain = new GainNode(context, { gain: 0.3 })
+    const oscillator = new OscillatorNode(context, { frequency: person.hertz })
+    oscillator.connect(gain).connect(out)
+    oscillator.start()
+    // All of it is kept: what nothing refers to falls silent one day.
+    person.voice = { oscillator, gain, out }
+    await person.sender.replaceTrack(out.stream.getAudioTracks()[0])
   }
-  /** Level of somebody's sound as it is sent, 0 to 1. */
-  window.levelOf = async (name) => {
-    let level = null
-    ;(await window.pcs.get(name).getStats()).forEach((stat) => {
-      if (stat.type === 'media-source' && stat.kind === 'audio') level = stat.audioLevel
+  /** Packets of sound that somebody has sent. */
+  window.soundOf = async (name) => {
+    let packets = 0
+    ;(await people.get(name).sender.getStats()).forEach((stat) => {
+      if (stat.type === 'outbound-rtp') packets = stat.packetsSent
     })
-    return level
+    return packets
   }
 }
