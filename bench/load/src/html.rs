@@ -187,15 +187,14 @@ fn write_plot(html: &mut String, plot: &Plot) -> std::fmt::Result {
     let y_ticks: Vec<f64> = if plot.log_share {
         [100.0, 10.0, 1.0, 0.1, 0.01, 0.001].into_iter().filter(|tick| *tick >= y_min).collect()
     } else {
-        (0..=4).map(|n| y_max * f64::from(n) / 4.0).collect()
+        ticks(y_max)
     };
     for tick in y_ticks {
         let (at, right, label) = (y(tick), WIDTH - RIGHT, short(tick));
         write!(html, "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/>")?;
         write!(html, "<text x=\"{:.1}\" y=\"{:.1}\" class=\"end\">{label}</text>", LEFT - 6.0, at + 4.0)?;
     }
-    for n in 0..=5 {
-        let value = x_max * f64::from(n) / 5.0;
+    for value in ticks(x_max) {
         let (at, below, label) = (x(value), HEIGHT - BOTTOM + 16.0, short(value));
         write!(html, "<text x=\"{at:.1}\" y=\"{below:.1}\" class=\"middle\">{label}</text>")?;
     }
@@ -221,6 +220,13 @@ fn round_up_axis(value: f64) -> f64 {
         return coarse;
     }
     [0.5, 0.6, 0.8].map(|part| part * coarse).into_iter().find(|top| *top >= value).unwrap_or(coarse)
+}
+
+/// From 0 to the end of an axis, in steps of 1, 2 or 5 times a power of ten where that can be.
+fn ticks(end: f64) -> Vec<f64> {
+    let is_round = |n: &u32| (round_up(end / f64::from(*n)) * f64::from(*n) - end).abs() < 1e-9 * end;
+    let steps = [5, 4, 6, 3].into_iter().find(is_round).unwrap_or(4);
+    (0..=steps).map(|n| end * f64::from(n) / f64::from(steps)).collect()
 }
 
 fn write_tables(html: &mut String, report: &Report) -> std::fmt::Result {
@@ -334,6 +340,9 @@ mod tests {
         for (value, top) in [(0.0, 1.0), (0.7, 0.8), (1.0, 1.0), (3.1, 4.0), (45.0, 50.0), (36_152.0, 40_000.0)] {
             let got = round_up_axis(value);
             assert!((got - top).abs() < 1e-9 * top, "{value}: {got}");
+        }
+        for (end, steps) in [(25.0, 5), (2.0, 4), (12.0, 6), (16.0, 4), (40_000.0, 4)] {
+            assert_eq!((ticks(end).len(), ticks(end).last()), (steps + 1, Some(&end)), "{end}");
         }
     }
 }

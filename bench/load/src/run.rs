@@ -135,7 +135,7 @@ pub async fn run(
     };
     run.end_window();
     if done.is_ok() {
-        watch(&run.progress(Moment::default(), Phase::Leave));
+        watch(&run.progress(run.timeline.moments.last().cloned().unwrap_or_default(), Phase::Leave));
         // What is on its way still counts.
         tokio::time::sleep(DRAIN).await;
     }

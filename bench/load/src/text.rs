@@ -157,7 +157,7 @@ fn write_summary(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     writeln!(
         text,
-        "Tool: {:.0} % of a core; busiest of {} threads {:.0} %",
+        "Tool: {:.0} % of a core; its busiest thread (of {}) {:.0} %",
         report.tool.cores_pct, report.tool.threads, report.tool.busiest_thread_pct
     )?;
     if let Some(server) = &report.server {
