@@ -59,6 +59,7 @@ const LAYERS: [Layer; 5] = [
             "nix",
             "quinn-udp",
             "reqwest",
+            "rustls",
             "serde",
             "serde_json",
             "socket2",
