@@ -62,7 +62,7 @@ bench: tools-rust ## Rondo beside Janus on one core each (bench/README.md)
 	@python3 bench/side_by_side.py $(ARGS)
 
 bench-micro: tools-rust ## what a packet costs in each hot module (ARGS: a name to filter by)
-	@cargo bench --locked --workspace --bench media --bench worker -- $(ARGS)
+	@cargo bench --locked --workspace --bench media --bench worker --bench room -- $(ARGS)
 
 .PHONY: tools-rust tools-cxx tools-node tools-python
 tools-rust:

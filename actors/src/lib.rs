@@ -1,5 +1,9 @@
 //! Who owns what, and when: supervisor, rooms, sessions and the workers they live on.
 
+// The tests' hall is also the benches', which see this crate from outside.
+#[cfg(test)]
+extern crate self as rondo_actors;
+
 pub mod api;
 pub mod batch;
 mod builds;

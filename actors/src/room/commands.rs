@@ -1,14 +1,13 @@
 //! What doors ask of a room that is there.
 
 use super::Room;
-use super::members::{Attachment, Member};
+use super::members::{Attachment, Member, Role, Viewer, numbered};
 use crate::api::{IceRestarted, LeaveReason, Refusal, RoomEvent, RoomSettings, SessionInfo, SessionPatch, Wish};
 use crate::port::Port;
 use crate::session::{RestartReply, SessionMsg};
 use crate::supervisor::SupervisorMsg;
-use rondo_media::codec::Kind;
 use rondo_media::ids::{SessionId, TrackId, TransportId};
-use rondo_media::room::TrackKey;
+use rondo_media::room::{Sections, TrackKey};
 use std::time::Instant;
 
 impl Room {
@@ -126,8 +125,13 @@ impl Room {
     }
 
     fn track_of(&self, session: SessionId, id: TrackId) -> Result<TrackKey, Refusal> {
-        let mine = self.tracks.iter().find(|(_, t)| t.id == id && t.session == session && t.started());
-        mine.map(|(key, _)| *key).ok_or(Refusal::TrackNotFound(id))
+        let mine = self.published(id).filter(|key| self.tracks.get(key).is_some_and(|t| t.session == session));
+        mine.ok_or(Refusal::TrackNotFound(id))
+    }
+
+    fn published(&self, id: TrackId) -> Option<TrackKey> {
+        let key = *self.track_keys.get(&id)?;
+        self.tracks.get(&key)?.started().then_some(key)
     }
 
     pub(super) fn patch_session(
@@ -167,13 +171,10 @@ impl Room {
         if track.muted == muted {
             return;
         }
-        let short = self.short_of_sections();
-        let Some(track) = self.tracks.get_mut(&key) else { return };
         track.muted = muted;
-        for subscriber in &track.subscribers {
-            let paused = muted || subscriber.paused;
-            let (transport, section) = (subscriber.transport, subscriber.section);
-            if let Some(member) = self.members.iter_mut().find(|m| m.session == subscriber.session) {
+        for (viewer, subscriber) in &track.subscribers {
+            let (transport, section, paused) = (viewer.transport, subscriber.section, muted || subscriber.paused);
+            if let Some(member) = numbered(&mut self.members, viewer.participant) {
                 member.port.post(now, SessionMsg::Pause { transport, section, paused });
             }
         }
@@ -192,61 +193,56 @@ impl Room {
             self.key_frame_wanted(now, key);
         }
         // A muted track gives its section up to one that waits; one that is heard again may be such.
-        for (session, index, before) in short {
-            self.fill(now, session, index, before);
+        for viewer in self.viewers(|_, attachment| matches!(attachment.role, Role::Play(_))) {
+            self.reseat(now, viewer, key, Sections::want);
         }
     }
 
     /// What a viewer wishes of tracks: a paused one is not sent to it.
     pub(super) fn wish(&mut self, now: Instant, session: SessionId, wishes: &[Wish]) -> Result<(), Refusal> {
-        if !self.members.iter().any(|m| m.session == session) {
+        let Some(member) = self.members.iter().find(|m| m.session == session) else {
             return Err(Refusal::SessionNotFound(session));
-        }
-        let find = |id: TrackId| self.tracks.iter().find(|(_, t)| t.id == id && t.started()).map(|(key, _)| *key);
-        let keys = wishes.iter().map(|w| find(w.track).ok_or(Refusal::TrackNotFound(w.track)));
+        };
+        let participant = member.number;
+        let transports = (0..member.transports.len()).map(|index| Viewer { participant, transport: index as u8 });
+        let viewers: Vec<Viewer> = transports.collect();
+        let keys = wishes.iter().map(|w| self.published(w.track).ok_or(Refusal::TrackNotFound(w.track)));
         let keys = keys.collect::<Result<Vec<TrackKey>, Refusal>>()?;
-        let short = self.wished(session, wishes.iter().map(|wish| wish.paused).zip(keys.iter().copied()));
+        let before: Vec<usize> = viewers.iter().map(|viewer| self.missing_of(*viewer)).collect();
         for (wish, key) in wishes.iter().zip(keys) {
-            let Some(track) = self.tracks.get_mut(&key) else { continue };
-            let mut resumed = false;
-            let muted = track.muted;
-            for subscriber in track.subscribers.iter_mut().filter(|s| s.session == session) {
-                if subscriber.paused == wish.paused {
-                    continue;
-                }
-                subscriber.paused = wish.paused;
-                resumed |= !wish.paused;
-                let (transport, section) = (subscriber.transport, subscriber.section);
-                if let Some(member) = self.members.iter_mut().find(|m| m.session == session) {
-                    let paused = wish.paused || muted;
-                    member.port.post(now, SessionMsg::Pause { transport, section, paused });
-                }
-            }
-            if resumed && track.kind == Kind::Video {
-                self.key_frame_wanted(now, key);
-            }
+            self.wish_one(now, participant, key, wish.paused);
         }
-        for (index, before) in short {
-            self.fill(now, session, index, before);
+        for (viewer, before) in viewers.into_iter().zip(before) {
+            self.fill(now, viewer, before);
         }
         Ok(())
     }
 
-    /// Keeps what a viewer wants nothing of; its play transports, with how many tracks it missed on each.
-    fn wished(&mut self, session: SessionId, wishes: impl Iterator<Item = (bool, TrackKey)>) -> Vec<(u8, usize)> {
-        let transports = self.members.iter().find(|m| m.session == session).map_or(0, |m| m.transports.len()) as u8;
-        let before = (0..transports).map(|index| (index, self.missing_of(session, index))).collect();
-        let wishes: Vec<_> = wishes.collect();
-        let Some(member) = self.member_mut(session) else { return before };
-        for plays in member.transports.iter_mut().flatten().filter_map(Attachment::plays) {
-            for (unwanted, key) in &wishes {
-                match unwanted {
-                    true => plays.unwanted.insert(*key),
-                    false => plays.unwanted.remove(key),
-                };
+    /// On every play transport of a participant.
+    fn wish_one(&mut self, now: Instant, participant: u32, key: TrackKey, unwanted: bool) {
+        let Some(member) = numbered(&mut self.members, participant) else { return };
+        let Some(track) = self.tracks.get_mut(&key) else { return };
+        let candidate = track.candidate(key);
+        for index in 0..member.transports.len() {
+            let Some((_, plays)) = member.playing(index as u8) else { continue };
+            match unwanted {
+                true => plays.unwanted.insert(key),
+                false => plays.unwanted.remove(&key),
+            };
+            plays.sections.want(candidate, !unwanted && !track.muted);
+        }
+        let mut resumed = false;
+        for (viewer, subscriber) in track.subscribers.range_mut(Viewer::all_of(participant)) {
+            if subscriber.paused != unwanted {
+                subscriber.paused = unwanted;
+                resumed |= !unwanted;
+                let (transport, section, paused) = (viewer.transport, subscriber.section, unwanted || track.muted);
+                member.port.post(now, SessionMsg::Pause { transport, section, paused });
             }
         }
-        before
+        if resumed {
+            self.key_frame_wanted(now, key);
+        }
     }
 
     pub(super) fn remove(&mut self, now: Instant, session: SessionId, by: Option<String>) -> Result<(), Refusal> {

@@ -1,6 +1,7 @@
 //! The packet's way through the room: one batch to every section that carries its track.
 
 use super::Room;
+use super::members::{Viewer, numbered};
 use crate::api::RoomEvent;
 use crate::batch::Batch;
 use crate::port::Refused;
@@ -22,17 +23,14 @@ impl Room {
             self.local.saw_video();
         }
         let mut gone = None;
-        for subscriber in track.subscribers.iter().filter(|s| !s.paused) {
-            let msg = SessionMsg::Media {
-                batch: Arc::clone(batch),
-                transport: subscriber.transport,
-                section: subscriber.section,
-            };
+        for (viewer, subscriber) in track.subscribers.iter().filter(|(_, subscriber)| !subscriber.paused) {
+            let (transport, section) = (viewer.transport, subscriber.section);
+            let msg = SessionMsg::Media { batch: Arc::clone(batch), transport, section };
             match subscriber.port.tell(msg) {
                 Ok(()) => {}
                 // This viewer is behind: it loses the batch, nobody else does.
                 Err(Refused::Full(_)) => self.local.counters.queue_full.add(1),
-                Err(Refused::Gone(_)) => gone = Some(subscriber.session),
+                Err(Refused::Gone(_)) => gone = Some(viewer.participant),
             }
         }
         if batch.kind == Kind::Audio {
@@ -42,9 +40,8 @@ impl Room {
             }
             self.judge_speakers(now);
         }
-        if let Some(session) = gone
-            && self.members.iter().any(|m| m.session == session && m.may_not_be_gone(now))
-        {
+        let gone = gone.and_then(|number| numbered(&mut self.members, number)).filter(|m| m.may_not_be_gone(now));
+        if let Some(session) = gone.map(|m| m.session) {
             self.session_died(now, session);
         }
     }
@@ -52,8 +49,8 @@ impl Room {
     pub(super) fn judge_speakers(&mut self, now: Instant) {
         self.speakers.tick(now);
         let members = &self.members;
-        let current =
-            || self.speakers.speaking().iter().filter_map(|n| members.iter().find(|m| m.number as usize == *n));
+        let by_number = |n: &usize| members.get(members.binary_search_by_key(n, |m| m.number as usize).ok()?);
+        let current = || self.speakers.speaking().iter().filter_map(by_number);
         if current().map(|m| &m.identity).eq(self.speaking.iter()) {
             return;
         }
@@ -66,23 +63,21 @@ impl Room {
     /// throttles and coalesces.
     pub(super) fn key_frame_wanted(&mut self, now: Instant, key: TrackKey) {
         let Some(track) = self.tracks.get(&key).filter(|t| t.kind == Kind::Video && !t.muted) else { return };
-        let session = track.session;
-        if let Some(member) = self.member_mut(session) {
+        let publisher = track.participant;
+        if let Some(member) = numbered(&mut self.members, publisher) {
             member.port.post(now, SessionMsg::KeyFrame { track: key });
         }
     }
 
     pub(super) fn codec_unsupported(&mut self, now: Instant, session: SessionId, key: TrackKey, codec: Codec) {
-        let Some(track) = self.tracks.get(&key) else { return };
+        let (Some(track), Some(member)) = (self.tracks.get(&key), self.members.iter().find(|m| m.session == session))
+        else {
+            return;
+        };
         let track_id = track.id;
-        let of_session = track.subscribers.iter().find(|s| s.session == session);
-        let Some(index) = of_session.map(|s| s.transport) else { return };
-        let transport = self
-            .members
-            .iter()
-            .find(|m| m.session == session)
-            .and_then(|m| m.transports.get(usize::from(index))?.as_ref())
-            .map(|attachment| attachment.id);
+        let Some((viewer, _)) = track.subscribers.range(Viewer::all_of(member.number)).next() else { return };
+        let attachment = member.transports.get(usize::from(viewer.transport));
+        let transport = attachment.and_then(Option::as_ref).map(|attachment| attachment.id);
         if let Some(transport) = transport {
             let event = RoomEvent::CodecUnsupported { transport, track: track_id, codec: Some(codec) };
             self.emit(now, Some(session), event);

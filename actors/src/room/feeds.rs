@@ -2,9 +2,9 @@
 
 use super::Room;
 use crate::api::{EventFeed, Numbered, Refusal, RoomEvent, SectionAssignment};
-use crate::room::members::{Plays, Role};
+use crate::room::members::Role;
 use rondo_media::ids::SessionId;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -21,16 +21,12 @@ const BEHIND: usize = 256;
 
 /// The room's event log and its readers.
 pub struct Feeds {
-    readers: Vec<Reader>,
+    /// By whose private events come along: an event for one session is no work for the others.
+    readers: BTreeMap<Option<SessionId>, Vec<mpsc::Sender<Numbered>>>,
     log: VecDeque<Logged>,
     log_bytes: usize,
     next_id: u64,
     limit: usize,
-}
-
-struct Reader {
-    me: Option<SessionId>,
-    queue: mpsc::Sender<Numbered>,
 }
 
 struct Logged {
@@ -51,7 +47,7 @@ impl Feeds {
     /// No reader yet; at most `limit`. Numbers begin at `first_id`: the time of opening, so that a reader of a room
     /// that had this name before is not taken for one of this.
     pub fn new(limit: usize, first_id: u64) -> Self {
-        Self { readers: Vec::new(), log: VecDeque::new(), log_bytes: 0, next_id: first_id.max(1), limit }
+        Self { readers: BTreeMap::new(), log: VecDeque::new(), log_bytes: 0, next_id: first_id.max(1), limit }
     }
 
     /// Numbers an event, keeps it for a minute and hands it to its audience: everybody, or one session.
@@ -60,19 +56,21 @@ impl Feeds {
         let numbered = Numbered { id: self.next_id, event: Arc::new(event) };
         self.next_id += 1;
         let mut handed = Handed::default();
-        self.readers.retain(|reader| {
-            if audience.is_some() && reader.me != audience {
-                return !reader.queue.is_closed();
+        let mut hand = |queue: &mpsc::Sender<Numbered>| match queue.try_send(numbered.clone()) {
+            Ok(()) => true,
+            Err(TrySendError::Closed(_)) => false,
+            Err(TrySendError::Full(_)) => {
+                handed.too_slow += 1;
+                false
             }
-            match reader.queue.try_send(numbered.clone()) {
-                Ok(()) => true,
-                Err(TrySendError::Closed(_)) => false,
-                Err(TrySendError::Full(_)) => {
-                    handed.too_slow += 1;
-                    false
-                }
-            }
-        });
+        };
+        match audience {
+            None => self.readers.retain(|_, queues| {
+                queues.retain(&mut hand);
+                !queues.is_empty()
+            }),
+            Some(_) => self.readers.get_mut(&audience).into_iter().for_each(|queues| queues.retain(&mut hand)),
+        }
         self.log.push_back(Logged { at: now, bytes, audience, numbered });
         self.log_bytes += bytes;
         while self.log.len() > KEPT
@@ -94,12 +92,15 @@ impl Feeds {
     }
 
     fn open(&mut self, me: Option<SessionId>) -> Result<mpsc::Receiver<Numbered>, Refusal> {
-        self.readers.retain(|reader| !reader.queue.is_closed());
-        if self.readers.len() >= self.limit {
+        self.readers.retain(|_, queues| {
+            queues.retain(|queue| !queue.is_closed());
+            !queues.is_empty()
+        });
+        if self.readers.values().map(Vec::len).sum::<usize>() >= self.limit {
             return Err(Refusal::TooManyStreams { limit: self.limit });
         }
         let (queue, next) = mpsc::channel(BEHIND);
-        self.readers.push(Reader { me, queue });
+        self.readers.entry(me).or_default().push(queue);
         Ok(next)
     }
 
@@ -158,16 +159,9 @@ impl Room {
         let Some(member) = self.members.iter().find(|m| m.session == me) else { return Vec::new() };
         let mut all = Vec::new();
         for attachment in member.transports.iter().flatten() {
-            let Role::Play(Plays { sections, mids, .. }) = &attachment.role else { continue };
-            for (section, key) in sections.held() {
-                let track = self.tracks.get(&key);
-                all.push(SectionAssignment {
-                    transport: attachment.id,
-                    mid: mids.get(section).cloned().unwrap_or_default(),
-                    track: track.map(|t| t.id),
-                    identity: track.map(|t| t.identity.clone()),
-                });
-            }
+            let Role::Play(plays) = &attachment.role else { continue };
+            let told = |(section, key)| plays.assignment(attachment.id, section, self.tracks.get(&key));
+            all.extend(plays.sections.held().map(told));
         }
         all
     }

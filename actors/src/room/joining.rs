@@ -1,6 +1,6 @@
 //! How a transport gets in: admission, replacement, tracks and sections.
 
-use super::members::{Attachment, Member, Plays, Role, Subscriber, Track};
+use super::members::{Attachment, Member, Plays, Role, Subscriber, Track, Viewer};
 use super::{Room, RoomMsg, source_of, track_text};
 use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo};
 use crate::port::{Port, Post, Reply};
@@ -8,9 +8,9 @@ use crate::session::{AddRole, AddTransport, Session, SessionMsg};
 use crate::shell::Ending;
 use crate::supervisor::SupervisorMsg;
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
-use rondo_media::room::{Candidate, Sections, TrackKey};
+use rondo_media::room::{Placed, Sections, TrackKey};
 use rondo_media::transport::Transport;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -74,12 +74,12 @@ impl Room {
         let Attach { id, guest, door, purpose, transport, etag, asked_at, span, reply, identity, .. } = attach;
         let index = self.free_index(session);
         // Found or made above, in this very call.
-        let Some(port) = self.members.iter().find(|m| m.session == session).map(|m| m.port.port().clone()) else {
-            return;
-        };
+        let Some(member) = self.members.iter().find(|m| m.session == session) else { return };
+        let viewer = Viewer { participant: member.number, transport: index };
+        let port = member.port.port().clone();
         let (role, add_role, msids) = match purpose {
             Purpose::Publish { audio, video } => self.publish(session, &identity, &transport, audio, video),
-            Purpose::Play { only } => self.play((session, port), index, &transport, only),
+            Purpose::Play { only } => self.play(session, viewer, &port, &transport, only),
         };
         let remote_ufrag = transport.remote_ufrag().to_owned();
         let room = self.seed.name.clone();
@@ -215,8 +215,10 @@ impl Room {
             let key = (!section.formats.is_empty()).then(|| {
                 let key = TrackKey(self.next_track);
                 self.next_track += 1;
+                let id = self.local.with_random(|random| TrackId::generate(random));
+                self.track_keys.insert(id, key);
                 let track = Track {
-                    id: self.local.with_random(|random| TrackId::generate(random)),
+                    id,
                     session,
                     participant,
                     identity: identity.clone(),
@@ -224,7 +226,7 @@ impl Room {
                     kind: section.kind,
                     codec: None,
                     muted: false,
-                    subscribers: Vec::new(),
+                    subscribers: BTreeMap::new(),
                 };
                 self.tracks.insert(key, track);
                 key
@@ -237,8 +239,9 @@ impl Room {
 
     fn play(
         &mut self,
-        (session, port): (SessionId, Port<SessionMsg>),
-        index: u8,
+        session: SessionId,
+        viewer: Viewer,
+        port: &Port<SessionMsg>,
         transport: &Transport,
         only: Option<Identity>,
     ) -> (Role, AddRole, Vec<(usize, String, String)>) {
@@ -247,46 +250,27 @@ impl Room {
         let mut sections = Sections::new(offered.iter().map(usable));
         let mut assigned = vec![None; offered.len()];
         let mut msids = Vec::new();
-        let mut missing = BTreeSet::new();
-        // What is muted gets what is left.
-        let mut shown: Vec<_> =
-            self.tracks.iter_mut().filter(|(_, t)| Self::shows(t, session, only.as_ref())).collect();
-        shown.sort_by_key(|(_, track)| track.muted);
-        for (key, track) in shown {
-            let candidate = Candidate { track: *key, participant: track.participant, kind: track.kind };
-            let Some((section, _)) = sections.place(candidate, |_| false) else {
-                missing.insert(*key);
-                continue;
-            };
-            assigned[section] = Some((*key, track.muted));
+        for (key, track) in self.tracks.iter().filter(|(_, t)| Self::shows(t, session, only.as_ref())) {
+            sections.show(track.candidate(*key), !track.muted);
+        }
+        while let Some(Placed { track: key, section, .. }) = sections.place_next() {
+            let Some(track) = self.tracks.get_mut(&key) else { continue };
+            assigned[section] = Some((key, track.muted));
             msids.push((section, track.identity.to_string(), track_text(track.id)));
             let section = section as u16;
-            track.subscribers.push(Subscriber {
-                session,
-                port: port.clone(),
-                transport: index,
-                section,
-                paused: false,
-            });
+            track.subscribers.insert(viewer, Subscriber { port: port.clone(), section, paused: false });
         }
         let mids = offered.iter().map(|s| s.mid.clone()).collect();
-        let plays = Plays { only, sections, mids, missing, unwanted: BTreeSet::new() };
+        let plays = Plays { only, sections, mids, unwanted: BTreeSet::new() };
         (Role::Play(plays), AddRole::Play(assigned), msids)
     }
 
     /// What the new transport's session is told of its sections.
     fn section_events(&self, transport: TransportId, role: &Role) -> Vec<RoomEvent> {
-        let Role::Play(Plays { sections, mids, missing, .. }) = role else { return Vec::new() };
-        let missing = missing.iter().filter(|key| self.tracks.get(key).is_some_and(|t| !t.muted)).count();
-        let assigned = sections.held().map(|(section, key)| {
-            let track = self.tracks.get(&key);
-            RoomEvent::SectionAssigned(crate::api::SectionAssignment {
-                transport,
-                mid: mids.get(section).cloned().unwrap_or_default(),
-                track: track.map(|t| t.id),
-                identity: track.map(|t| t.identity.clone()),
-            })
-        });
+        let Role::Play(plays) = role else { return Vec::new() };
+        let missing = plays.sections.missing();
+        let told = |(section, key)| plays.assignment(transport, section, self.tracks.get(&key));
+        let assigned = plays.sections.held().map(told).map(RoomEvent::SectionAssigned);
         let full = (missing > 0).then_some(RoomEvent::SectionsFull { transport, missing });
         assigned.chain(full).collect()
     }

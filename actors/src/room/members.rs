@@ -1,14 +1,16 @@
 //! Participants and tracks as the room keeps them, and how they come and go.
 
 use super::Room;
-use crate::api::{Door, LeaveReason, ParticipantInfo, RoomEvent, SessionState, Source, TrackInfo, TransportStats};
+use crate::api::{
+    Door, LeaveReason, ParticipantInfo, RoomEvent, SectionAssignment, SessionState, Source, TrackInfo, TransportStats,
+};
 use crate::port::{Port, Post};
 use crate::session::SessionMsg;
 use crate::supervisor::SupervisorMsg;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
-use rondo_media::room::{Candidate, Sections, TrackKey};
-use std::collections::BTreeSet;
+use rondo_media::room::{Candidate, Placed, Sections, TrackKey};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How long the last messages of a session that was told to close are waited for.
@@ -17,7 +19,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// One participant.
 pub struct Member {
     pub session: SessionId,
-    /// Number in this room; never used again.
+    /// Number in this room; never used again. The room keeps its members in this order.
     pub number: u32,
     pub slot: u32,
     pub identity: Identity,
@@ -64,8 +66,6 @@ pub struct Plays {
     pub only: Option<Identity>,
     pub sections: Sections,
     pub mids: Vec<String>,
-    /// Tracks that have no section, in order of publication.
-    pub missing: BTreeSet<TrackKey>,
     /// Tracks that the viewer wants nothing of now, with a section or without.
     pub unwanted: BTreeSet<TrackKey>,
 }
@@ -81,25 +81,52 @@ pub struct Track {
     /// Known when the first packet has come: from then on the track is published.
     pub codec: Option<Codec>,
     pub muted: bool,
-    pub subscribers: Vec<Subscriber>,
+    /// Who sees it, in the order they came.
+    pub subscribers: BTreeMap<Viewer, Subscriber>,
 }
 
-/// One section that carries a track.
-pub struct Subscriber {
-    pub session: SessionId,
-    pub port: Port<SessionMsg>,
+/// A transport that plays, or may come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Viewer {
+    /// [`Member::number`].
+    pub participant: u32,
+    /// Its index.
     pub transport: u8,
+}
+
+/// The section of a viewer that carries a track.
+pub struct Subscriber {
+    pub port: Port<SessionMsg>,
     pub section: u16,
     /// The viewer wants nothing of it now.
     pub paused: bool,
 }
 
-impl Attachment {
-    /// What it plays, if it plays.
-    pub fn plays(&mut self) -> Option<&mut Plays> {
-        match &mut self.role {
-            Role::Play(plays) => Some(plays),
-            Role::Publish { .. } => None,
+impl Viewer {
+    /// Every transport of a participant.
+    pub fn all_of(participant: u32) -> std::ops::RangeInclusive<Self> {
+        Self { participant, transport: 0 }..=Self { participant, transport: u8::MAX }
+    }
+}
+
+impl Member {
+    /// A transport that plays, and what it plays.
+    pub fn playing(&mut self, transport: u8) -> Option<(TransportId, &mut Plays)> {
+        match self.transports.get_mut(usize::from(transport))? {
+            Some(Attachment { id, role: Role::Play(plays), .. }) => Some((*id, plays)),
+            _ => None,
+        }
+    }
+}
+
+impl Plays {
+    /// What is told of a section.
+    pub fn assignment(&self, transport: TransportId, section: usize, track: Option<&Track>) -> SectionAssignment {
+        SectionAssignment {
+            transport,
+            mid: self.mids.get(section).cloned().unwrap_or_default(),
+            track: track.map(|t| t.id),
+            identity: track.map(|t| t.identity.clone()),
         }
     }
 }
@@ -113,14 +140,28 @@ impl Track {
         TrackInfo { id: self.id, source: self.source, kind: self.kind, codec: self.codec, muted: self.muted }
     }
 
-    fn candidate(&self, key: TrackKey) -> Candidate {
+    pub fn candidate(&self, key: TrackKey) -> Candidate {
         Candidate { track: key, participant: self.participant, kind: self.kind }
     }
 }
 
+/// By number, among the members as the room keeps them: what is done for every viewer searches nobody.
+pub fn numbered(members: &mut [Member], number: u32) -> Option<&mut Member> {
+    #[cfg(test)]
+    super::crowd_tests::LOOKED_UP.set(super::crowd_tests::LOOKED_UP.get() + 1);
+    let at = members.binary_search_by_key(&number, |m| m.number).ok()?;
+    members.get_mut(at)
+}
+
 impl Room {
     pub(super) fn participant(&self, member: &Member) -> ParticipantInfo {
-        let tracks = self.tracks.values().filter(|t| t.session == member.session && t.started());
+        let published = member.transports.iter().flatten().filter_map(|attachment| match &attachment.role {
+            Role::Publish { tracks } => Some(tracks),
+            Role::Play(_) => None,
+        });
+        let mut keys: Vec<TrackKey> = published.flatten().copied().collect();
+        keys.sort_unstable();
+        let tracks = keys.iter().filter_map(|key| self.tracks.get(key)).filter(|t| t.started());
         ParticipantInfo {
             identity: member.identity.clone(),
             name: member.name.clone(),
@@ -152,17 +193,26 @@ impl Room {
         self.judge_kind(now);
     }
 
+    /// Shows a new track to everybody who may see it.
     fn place_everywhere(&mut self, now: Instant, key: TrackKey) {
-        let viewers: Vec<(SessionId, u8)> = self
-            .members
-            .iter()
-            .flat_map(|m| m.transports.iter().enumerate().map(move |(index, t)| (m.session, index as u8, t)))
-            .filter(|(_, _, t)| t.as_ref().is_some_and(|t| !t.ending && matches!(t.role, Role::Play(_))))
-            .map(|(session, index, _)| (session, index))
-            .collect();
-        for (session, index) in viewers {
-            self.place(now, key, session, index);
+        let Some(track) = self.tracks.get(&key) else { return };
+        let shows = |m: &Member, attachment: &Attachment| {
+            let Role::Play(plays) = &attachment.role else { return false };
+            !attachment.ending && Self::shows(track, m.session, plays.only.as_ref())
+        };
+        for viewer in self.viewers(shows) {
+            self.reseat(now, viewer, key, Sections::show);
         }
+    }
+
+    /// The transports of the room that meet a condition.
+    pub(super) fn viewers(&self, which: impl Fn(&Member, &Attachment) -> bool) -> Vec<Viewer> {
+        let of = |m: &Member| {
+            let all = m.transports.iter().enumerate().filter_map(|(index, t)| Some((index as u8, t.as_ref()?)));
+            let viewer = |transport| Viewer { participant: m.number, transport };
+            all.filter(|(_, t)| which(m, t)).map(|(transport, _)| viewer(transport)).collect::<Vec<_>>()
+        };
+        self.members.iter().flat_map(of).collect()
     }
 
     /// Whether a play transport of `viewer` shows this track at all.
@@ -170,161 +220,112 @@ impl Room {
         track.started() && track.session != viewer && only.is_none_or(|only| *only == track.identity)
     }
 
-    /// Gives a track a section of one play transport, or says that there is none.
-    fn place(&mut self, now: Instant, key: TrackKey, session: SessionId, index: u8) {
-        let before = self.missing_of(session, index);
-        self.assign(now, key, session, index);
-        self.tell_missing(now, session, index, before);
+    pub(super) fn plays(&mut self, viewer: Viewer) -> Option<&mut Plays> {
+        Some(numbered(&mut self.members, viewer.participant)?.playing(viewer.transport)?.1)
     }
 
-    /// Gives a track a section: a free one, or if the track is wanted that of one which is not. Whether it has one.
-    fn assign(&mut self, now: Instant, key: TrackKey, session: SessionId, index: u8) -> bool {
-        let Some(track) = self.tracks.get(&key) else { return false };
-        let Some(member) = self.members.iter_mut().find(|m| m.session == session) else { return false };
-        let Some(Some(attachment)) = member.transports.get_mut(usize::from(index)) else { return false };
-        let Role::Play(plays) = &mut attachment.role else { return false };
-        if !Self::shows(track, session, plays.only.as_ref()) {
-            return false;
-        }
-        if plays.sections.section_of(key).is_some() {
-            return true;
-        }
-        let (tracks, unwanted) = (&self.tracks, &plays.unwanted);
-        let idle = |key| unwanted.contains(&key) || tracks.get(&key).is_none_or(|t| t.muted);
-        let takes_over = !idle(key);
-        let placed = plays.sections.place(track.candidate(key), |other| takes_over && idle(other));
-        let Some((section, evicted)) = placed else {
-            plays.missing.insert(key);
-            return false;
-        };
-        plays.missing.remove(&key);
-        plays.missing.extend(evicted);
-        let unwanted = plays.unwanted.contains(&key);
-        let (port, section) = (member.port.port().clone(), section as u16);
-        let paused = track.muted || unwanted;
-        member.port.post(now, SessionMsg::Assign { transport: index, section, track: Some(key), paused });
-        let event = RoomEvent::SectionAssigned(crate::api::SectionAssignment {
-            transport: attachment.id,
-            mid: plays.mids.get(usize::from(section)).cloned().unwrap_or_default(),
-            track: Some(track.id),
-            identity: Some(track.identity.clone()),
-        });
-        if let Some(track) = self.tracks.get_mut(&key) {
-            track.subscribers.push(Subscriber { session, port, transport: index, section, paused: unwanted });
-        }
-        if let Some(evicted) = evicted {
-            self.unsubscribe(now, evicted, session, index);
-        }
-        self.emit(now, Some(session), event);
-        true
+    /// How many tracks a viewer misses.
+    pub(super) fn missing_of(&mut self, viewer: Viewer) -> usize {
+        self.plays(viewer).map_or(0, |plays| plays.sections.missing())
     }
 
-    /// A track lost its section of one transport to another track.
-    fn unsubscribe(&mut self, now: Instant, key: TrackKey, session: SessionId, index: u8) {
-        let Some(track) = self.tracks.get_mut(&key) else { return };
-        track.subscribers.retain(|s| (s.session, s.transport) != (session, index));
-        let (unwatched, publisher) = (track.subscribers.is_empty(), track.session);
-        if unwatched && let Some(member) = self.member_mut(publisher) {
-            member.port.post(now, SessionMsg::Unwatched { track: key });
+    /// A track changed for a viewer, which is told what that brings it: `change` gets the track, and whether the
+    /// viewer would see or hear anything of it.
+    pub(super) fn reseat(
+        &mut self,
+        now: Instant,
+        viewer: Viewer,
+        key: TrackKey,
+        change: impl Fn(&mut Sections, Candidate, bool),
+    ) {
+        let Some(track) = self.tracks.get(&key) else { return };
+        let (candidate, muted) = (track.candidate(key), track.muted);
+        let Some(plays) = self.plays(viewer) else { return };
+        let before = plays.sections.missing();
+        change(&mut plays.sections, candidate, !muted && !plays.unwanted.contains(&key));
+        self.fill(now, viewer, before);
+    }
+
+    /// Gives sections to tracks that wait for one, while there are any. The viewer, who missed `before` of them, is told.
+    pub(super) fn fill(&mut self, now: Instant, viewer: Viewer, before: usize) {
+        while let Some(placed) = self.plays(viewer).and_then(|plays| plays.sections.place_next()) {
+            self.assigned(now, viewer, placed);
         }
-    }
-
-    /// Gives sections to tracks that wait for one, in order of publication, while there are any.
-    pub(super) fn fill(&mut self, now: Instant, session: SessionId, index: u8, before: usize) {
-        let Some(plays) = self.plays(session, index) else { return };
-        let waiting: Vec<(TrackKey, Kind)> =
-            plays.missing.iter().filter_map(|key| Some((*key, self.tracks.get(key)?.kind))).collect();
-        let mut full = Vec::new();
-        for (key, kind) in waiting {
-            let wanted = self.plays(session, index).is_some_and(|plays| self.wanted(plays, key));
-            // What is not wanted takes free sections only; the first wanted one that finds none ends it for its kind.
-            if !full.contains(&(kind, wanted)) && !self.assign(now, key, session, index) {
-                full.push((kind, wanted));
-            }
-        }
-        self.tell_missing(now, session, index, before);
-    }
-
-    pub(super) fn plays(&self, session: SessionId, index: u8) -> Option<&Plays> {
-        let member = self.members.iter().find(|m| m.session == session)?;
-        match &member.transports.get(usize::from(index))?.as_ref()?.role {
-            Role::Play(plays) => Some(plays),
-            Role::Publish { .. } => None,
-        }
-    }
-
-    /// Whether a viewer would see or hear anything of a track.
-    fn wanted(&self, plays: &Plays, key: TrackKey) -> bool {
-        !plays.unwanted.contains(&key) && self.tracks.get(&key).is_some_and(|t| !t.muted)
-    }
-
-    /// How many tracks a viewer misses on a transport: those without a section that it would see or hear.
-    pub(super) fn missing_of(&self, session: SessionId, index: u8) -> usize {
-        let missing = |plays: &Plays| plays.missing.iter().filter(|key| self.wanted(plays, **key)).count();
-        self.plays(session, index).map_or(0, missing)
-    }
-
-    pub(super) fn tell_missing(&mut self, now: Instant, session: SessionId, index: u8, before: usize) {
-        let missing = self.missing_of(session, index);
-        if missing == before {
+        let member = numbered(&mut self.members, viewer.participant);
+        let Some((session, (transport, plays))) = member.and_then(|m| Some((m.session, m.playing(viewer.transport)?)))
+        else {
             return;
-        }
-        let member = self.members.iter().find(|m| m.session == session);
-        let attachment = member.and_then(|m| m.transports.get(usize::from(index))?.as_ref());
-        if let Some(transport) = attachment.map(|a| a.id) {
+        };
+        let missing = plays.sections.missing();
+        if missing != before {
             self.emit(now, Some(session), RoomEvent::SectionsFull { transport, missing });
         }
     }
 
-    /// Every play transport of the room on which a track waits for a section, with how many its viewer misses.
-    pub(super) fn short_of_sections(&self) -> Vec<(SessionId, u8, usize)> {
-        let of = |m: &Member| {
-            let session = m.session;
-            let short = m.transports.iter().enumerate().filter(|(_, attachment)| {
-                matches!(attachment, Some(Attachment { role: Role::Play(plays), .. }) if !plays.missing.is_empty())
-            });
-            short.map(|(index, _)| (session, index as u8)).collect::<Vec<_>>()
-        };
-        let short = self.members.iter().flat_map(of);
-        short.map(|(session, index)| (session, index, self.missing_of(session, index))).collect()
+    /// A track was given a section.
+    fn assigned(&mut self, now: Instant, viewer: Viewer, placed: Placed) {
+        let Placed { track: key, section, evicted } = placed;
+        let Some(track) = self.tracks.get_mut(&key) else { return };
+        let Some(member) = numbered(&mut self.members, viewer.participant) else { return };
+        let Some((id, plays)) = member.playing(viewer.transport) else { return };
+        let unwanted = plays.unwanted.contains(&key);
+        let event = RoomEvent::SectionAssigned(plays.assignment(id, section, Some(track)));
+        let (transport, section, paused) = (viewer.transport, section as u16, track.muted || unwanted);
+        member.port.post(now, SessionMsg::Assign { transport, section, track: Some(key), paused });
+        let port = member.port.port().clone();
+        track.subscribers.insert(viewer, Subscriber { port, section, paused: unwanted });
+        let session = member.session;
+        if let Some(evicted) = evicted {
+            self.unsubscribe(now, evicted, viewer);
+        }
+        self.emit(now, Some(session), event);
+    }
+
+    /// A viewer no longer sees a track.
+    fn unsubscribe(&mut self, now: Instant, key: TrackKey, viewer: Viewer) {
+        let Some(track) = self.tracks.get_mut(&key) else { return };
+        let (was, publisher) = (track.subscribers.remove(&viewer), track.participant);
+        if was.is_some()
+            && track.subscribers.is_empty()
+            && let Some(member) = numbered(&mut self.members, publisher)
+        {
+            member.port.post(now, SessionMsg::Unwatched { track: key });
+        }
     }
 
     /// Takes a track out of the room: its sections are free again and go to those that wait.
     pub(super) fn unpublish(&mut self, now: Instant, key: TrackKey, reason: LeaveReason) {
-        let short = self.short_of_sections();
         let Some(track) = self.tracks.remove(&key) else { return };
-        for subscriber in &track.subscribers {
-            self.free_section(now, key, subscriber);
-        }
-        for plays in self.members.iter_mut().flat_map(|m| &mut m.transports).flatten().filter_map(Attachment::plays) {
-            plays.missing.remove(&key);
-            plays.unwanted.remove(&key);
+        self.track_keys.remove(&track.id);
+        let mut changed = Vec::new();
+        for viewer in self.viewers(|_, attachment| matches!(attachment.role, Role::Play(_))) {
+            let before = self.missing_of(viewer);
+            let freed = self.hide(now, &track, key, viewer);
+            if freed || self.missing_of(viewer) != before {
+                changed.push((viewer, before));
+            }
         }
         if track.started() {
             let (identity, info) = (track.identity.clone(), track.info());
             self.emit(now, None, RoomEvent::TrackUnpublished { identity, track: info, reason });
         }
-        for (session, index, before) in short {
-            self.fill(now, session, index, before);
+        for (viewer, before) in changed {
+            self.fill(now, viewer, before);
         }
     }
 
-    fn free_section(&mut self, now: Instant, key: TrackKey, subscriber: &Subscriber) {
-        let Some(member) = self.members.iter_mut().find(|m| m.session == subscriber.session) else { return };
-        let Some(Some(attachment)) = member.transports.get_mut(usize::from(subscriber.transport)) else { return };
-        let Role::Play(Plays { sections, mids, .. }) = &mut attachment.role else { return };
-        if sections.remove(key).is_none() {
-            return;
-        }
-        let (transport, section) = (subscriber.transport, subscriber.section);
+    /// Takes a track away from a viewer; whether that had a section for it, which is free now.
+    fn hide(&mut self, now: Instant, track: &Track, key: TrackKey, viewer: Viewer) -> bool {
+        let Some(member) = numbered(&mut self.members, viewer.participant) else { return false };
+        let Some((id, plays)) = member.playing(viewer.transport) else { return false };
+        plays.unwanted.remove(&key);
+        let Some(section) = plays.sections.hide(track.candidate(key)) else { return false };
+        let event = RoomEvent::SectionAssigned(plays.assignment(id, section, None));
+        let (transport, section) = (viewer.transport, section as u16);
         member.port.post(now, SessionMsg::Assign { transport, section, track: None, paused: false });
-        let event = RoomEvent::SectionAssigned(crate::api::SectionAssignment {
-            transport: attachment.id,
-            mid: mids.get(usize::from(section)).cloned().unwrap_or_default(),
-            track: None,
-            identity: None,
-        });
-        self.emit(now, Some(subscriber.session), event);
+        let session = member.session;
+        self.emit(now, Some(session), event);
+        true
     }
 
     /// A session says that a transport of its has ended.
@@ -338,38 +339,28 @@ impl Room {
     ) {
         let Some(member) = self.member_mut(session) else { return };
         let Some(attachment) = member.transports.get_mut(usize::from(index)).and_then(Option::take) else { return };
-        let identity = member.identity.clone();
+        let (identity, participant) = (member.identity.clone(), member.number);
         let last = member.transports.iter().all(Option::is_none);
         tracing::info!(
             room = %self.seed.name, %identity, transport = %attachment.id, door = attachment.door.label(),
             reason = reason.label(), received = stats.packets_received, sent = stats.packets_sent, "transport ended"
         );
-        self.detach(now, session, index, attachment, reason);
+        self.detach(now, Viewer { participant, transport: index }, attachment, reason);
         if last {
             self.member_left(now, session, reason);
         }
     }
 
-    fn detach(&mut self, now: Instant, session: SessionId, index: u8, attachment: Attachment, reason: LeaveReason) {
+    fn detach(&mut self, now: Instant, viewer: Viewer, attachment: Attachment, reason: LeaveReason) {
         match attachment.role {
             Role::Publish { tracks } => {
                 for key in tracks {
                     self.unpublish(now, key, reason);
                 }
             }
-            Role::Play(_) => {
-                let mut unwatched = Vec::new();
-                for (key, track) in &mut self.tracks {
-                    let before = track.subscribers.len();
-                    track.subscribers.retain(|s| (s.session, s.transport) != (session, index));
-                    if before > 0 && track.subscribers.is_empty() {
-                        unwatched.push((*key, track.session));
-                    }
-                }
-                for (track, publisher) in unwatched {
-                    if let Some(member) = self.member_mut(publisher) {
-                        member.port.post(now, SessionMsg::Unwatched { track });
-                    }
+            Role::Play(plays) => {
+                for (_, key) in plays.sections.held() {
+                    self.unsubscribe(now, key, viewer);
                 }
             }
         }
@@ -400,6 +391,7 @@ impl Room {
     /// A session actor panicked: that participant is told to join again, the room goes on.
     pub(super) fn session_died(&mut self, now: Instant, session: SessionId) {
         let Some(member) = self.member_mut(session) else { return };
+        let participant = member.number;
         let transports: Vec<(u8, Attachment)> = member
             .transports
             .iter_mut()
@@ -409,8 +401,8 @@ impl Room {
         tracing::error!(room = %self.seed.name, %session, "session actor died; its participant is told to join again");
         let told = RoomEvent::MessageToYou { what: "join_again", by: None, track: None };
         self.emit(now, Some(session), told);
-        for (index, attachment) in transports {
-            self.detach(now, session, index, attachment, LeaveReason::ServerError);
+        for (transport, attachment) in transports {
+            self.detach(now, Viewer { participant, transport }, attachment, LeaveReason::ServerError);
         }
         self.member_left(now, session, LeaveReason::ServerError);
     }

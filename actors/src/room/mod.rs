@@ -4,6 +4,8 @@
 //! sessions and the supervisor; sessions tell the room. Nobody here waits for an answer.
 
 mod commands;
+#[cfg(test)]
+mod crowd_tests;
 mod fanout;
 mod feeds;
 mod joining;
@@ -27,7 +29,7 @@ use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, Transport
 use rondo_media::room::TrackKey;
 use rondo_media::speaker::Speakers;
 use rondo_media::units::{Deadline, Why};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -183,9 +185,11 @@ pub struct Room {
     local: Rc<Local>,
     me: Port<RoomMsg>,
     supervisor: Post<SupervisorMsg>,
+    /// By their numbers, which is as they came.
     members: Vec<Member>,
     next_participant: u32,
     tracks: BTreeMap<TrackKey, Track>,
+    track_keys: BTreeMap<TrackId, TrackKey>,
     next_track: u32,
     speakers: Speakers,
     speaking: Vec<Identity>,
@@ -217,6 +221,7 @@ impl Room {
             members: Vec::new(),
             next_participant: 0,
             tracks: BTreeMap::new(),
+            track_keys: BTreeMap::new(),
             next_track: 0,
             speakers: Speakers::new(),
             speaking: Vec::new(),
@@ -265,9 +270,8 @@ impl Room {
         if self.fixed_kind || self.kind != RoomKind::Call {
             return;
         }
-        let publishing =
-            self.members.iter().filter(|m| self.tracks.values().any(|t| t.session == m.session && t.started())).count();
-        if publishing > 2 {
+        let publishing: BTreeSet<u32> = self.tracks.values().filter(|t| t.started()).map(|t| t.participant).collect();
+        if publishing.len() > 2 {
             self.become_kind(now, RoomKind::Conference);
         }
     }
