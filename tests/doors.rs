@@ -37,6 +37,8 @@ fn assert_problem(answer: &Answer, status: u16, what: &str) {
     assert_eq!(answer.json()["status"], status, "{what}: {}", answer.body);
 }
 
+const SOON: Duration = Duration::from_secs(20);
+
 #[test]
 fn both_doors_serve_browsers_and_obs_without_a_token() {
     let server = TestServer::start();
@@ -159,6 +161,9 @@ fn answers_are_what_the_documents_promise() {
     for line in ["a=ice-lite", "a=group:BUNDLE", "a=rtcp-mux", "a=setup:passive"] {
         assert!(answer.body.contains(line), "the answer lacks {line}:\n{}", answer.body);
     }
+    // A track is published with its first packet: who came before it is told by events, who comes after it by the answer.
+    let before = Viewer::start(&api, "shape", ViewOptions::default());
+    before.wait_for_streams(&[ann.audio_stream(), ann.video_stream()], 1, SOON);
     let viewer = Viewer::start(&api, "shape", ViewOptions::default());
     let sdp = &viewer.answer().body;
     assert_eq!(sdp.matches("a=sendonly").count(), 2, "{sdp}");

@@ -62,24 +62,32 @@ function spanOf(past: readonly Counts[]): Window {
   return old && now ? { old, now } : null
 }
 
+/** In one pass: in a full room there are sixty streams, once a second. */
 function count(list: Stat[], atMs: number): Counts {
-  const sum = (type: string, key: string) =>
-    list.filter((stat) => stat.type === type).reduce((total, stat) => total + num(stat, key), 0)
-  const audio = list.filter((stat) => stat.type === 'inbound-rtp' && stat['kind'] === 'audio')
-  return {
+  const counts: Counts = {
     atMs,
-    bytesSent: sum('outbound-rtp', 'bytesSent'),
-    bytesReceived: sum('inbound-rtp', 'bytesReceived'),
-    packetsReceived: sum('inbound-rtp', 'packetsReceived'),
-    packetsLost: sum('inbound-rtp', 'packetsLost'),
-    freezes: new Map(
-      list
-        .filter((stat) => stat.type === 'inbound-rtp' && stat['kind'] === 'video')
-        .map((stat) => [String(stat['id']), [num(stat, 'freezeCount'), num(stat, 'totalFreezesDuration')]]),
-    ),
-    concealed: audio.reduce((n, stat) => n + num(stat, 'concealedSamples') - num(stat, 'silentConcealedSamples'), 0),
-    samples: audio.reduce((n, stat) => n + num(stat, 'totalSamplesReceived'), 0),
+    bytesSent: 0,
+    bytesReceived: 0,
+    packetsReceived: 0,
+    packetsLost: 0,
+    freezes: new Map(),
+    concealed: 0,
+    samples: 0,
   }
+  for (const stat of list) {
+    if (stat.type === 'outbound-rtp') counts.bytesSent += num(stat, 'bytesSent')
+    if (stat.type !== 'inbound-rtp') continue
+    counts.bytesReceived += num(stat, 'bytesReceived')
+    counts.packetsReceived += num(stat, 'packetsReceived')
+    counts.packetsLost += num(stat, 'packetsLost')
+    if (stat['kind'] === 'video') {
+      counts.freezes.set(String(stat['id']), [num(stat, 'freezeCount'), num(stat, 'totalFreezesDuration')])
+    } else {
+      counts.concealed += num(stat, 'concealedSamples') - num(stat, 'silentConcealedSamples')
+      counts.samples += num(stat, 'totalSamplesReceived')
+    }
+  }
+  return counts
 }
 
 type Window = { old: Counts; now: Counts } | null

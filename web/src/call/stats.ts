@@ -12,26 +12,47 @@ const WANTED = new Set(['inbound-rtp', 'outbound-rtp', 'remote-inbound-rtp', 'tr
 
 export const num = (stat: Stat | undefined, key: string): number => (typeof stat?.[key] === 'number' ? stat[key] : 0)
 
+/** Reads by one list of ids before they are looked for anew. */
+const LIST_READS = 5
+
 /**
- * Reads the statistics of one connection. Looking at an object is what costs: with sixty sections a report has hundreds,
- * so those of types that nobody asks for are looked at once, and never again (ids are stable, webrtc-stats §3).
+ * Reads the statistics of one connection. Looking at an object is what costs: with sixty sections a report has hundreds.
+ * Which ids are of a wanted type is remembered (ids are stable, webrtc-stats §3), and found out again when the report has
+ * another size, when one of them is gone, and after a few reads, because one object may come as another goes.
  */
 export class StatsReader {
+  #wanted: readonly string[] = []
   readonly #unwanted = new Set<string>()
+  #size = -1
+  #reads = 0
   #transport = ''
 
   constructor(readonly pc: RTCPeerConnection) {}
 
   async read(): Promise<Stat[]> {
     const report = await this.#report()
+    const known = report.size === this.#size && this.#reads++ < LIST_READS ? this.#wanted.map((id) => report.get(id)) : null
+    const list = known?.every((stat) => stat !== undefined) ? known : this.#look(report)
+    this.#transport = String(list.find((stat) => stat.type === 'transport')?.['id'] ?? '')
+    return list
+  }
+
+  /** The wanted objects of a report whose ids may be others than before. */
+  #look(report: Report): Stat[] {
     const list: Stat[] = []
+    const wanted: string[] = []
     for (const id of report.keys()) {
       if (this.#unwanted.has(id)) continue
       const stat = report.get(id)
-      if (stat && WANTED.has(stat.type)) list.push(stat)
-      else this.#unwanted.add(id)
+      if (!stat || !WANTED.has(stat.type)) this.#unwanted.add(id)
+      else {
+        list.push(stat)
+        wanted.push(id)
+      }
     }
-    this.#transport = String(list.find((stat) => stat.type === 'transport')?.['id'] ?? '')
+    this.#wanted = wanted
+    this.#size = report.size
+    this.#reads = 1
     return list
   }
 

@@ -21,7 +21,8 @@ export function measure(track: MediaStreamTrack, hear: (level: number) => void):
   const context = audioContext()
   const source = context.createMediaStreamSource(new MediaStream([track]))
   const analyser = context.createAnalyser()
-  analyser.fftSize = 1024
+  // 11 ms at 48 kHz: a period of the lowest voice.
+  analyser.fftSize = 512
   source.connect(analyser)
   const samples = new Float32Array(analyser.fftSize)
   const timer = setInterval(() => {
@@ -38,7 +39,8 @@ export function measure(track: MediaStreamTrack, hear: (level: number) => void):
 /** Root mean square of samples, mapped from −60…0 dB to 0…1. */
 export function loudness(samples: Float32Array): number {
   let sum = 0
-  for (const sample of samples) sum += sample * sample
+  // By index: an iterator over samples costs several times as much.
+  for (let n = 0; n < samples.length; n++) sum += samples[n]! ** 2
   const rms = Math.sqrt(sum / Math.max(1, samples.length))
   return rms <= 0 ? 0 : Math.min(1, Math.max(0, 1 + (20 * Math.log10(rms)) / 60))
 }
