@@ -202,12 +202,14 @@ impl Run {
                 let mut payload = vec![given.payload; usize::from(given.payload) * 6];
                 payload.extend((self.given.len() as u32).to_be_bytes());
                 let payload: Payload = if given.payload % 8 == 7 { [].into() } else { payload.into() };
-                self.given.push((payload.clone(), given.key_frame));
+                // Padding begins nothing.
+                let key_frame = given.key_frame && !payload.is_empty();
+                self.given.push((payload.clone(), key_frame));
                 let packet = Packet {
                     ext_seq: seq,
                     rtp_time,
                     marker: given.marker,
-                    key_frame: given.key_frame,
+                    key_frame,
                     level: None,
                     arrived: self.now,
                     payload,
@@ -265,7 +267,12 @@ impl Run {
             if view.header.ssrc == SSRC[n] {
                 assert_eq!(section, Some(n), "only what is forwarded");
                 let index = view.payload.last_chunk::<4>().map(|n| u32::from_be_bytes(*n) as usize);
-                let given = index.and_then(|n| self.given.get(n)).expect("a payload that was given");
+                let given = match index {
+                    Some(n) => self.given.get(n),
+                    // Padding that came after a packet behind it: its number, which nobody could repair.
+                    None => self.given.iter().find(|(payload, key_frame)| payload.is_empty() && !key_frame),
+                };
+                let given = given.expect("a payload that was given");
                 assert_eq!(&given.0[..], view.payload);
                 let base = *base.get_or_insert(view.header.seq);
                 media.push((view.header.seq.wrapping_sub(base).cast_signed(), given.1));
