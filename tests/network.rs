@@ -1,7 +1,8 @@
 //! Networks that change under a call: ICE restarts (RFC 9725 §4.3.3) and ports that become others.
 
 use crate::support::client::{PublishOptions, Publisher, ViewOptions, Viewer};
-use crate::support::peer::{Numbers, Peer};
+use crate::support::metrics::Metrics;
+use crate::support::peer::{Lets, Numbers, Peer};
 use crate::support::server::TestServer;
 use crate::support::token::{self, token};
 use crate::support::wait::poll;
@@ -233,5 +234,44 @@ fn who_gets_the_address_of_one_that_vanished_connects() {
             let free = || UdpSocket::bind(address).ok();
             join(poll("the port is free again", SOON, free), who).vanish();
         }
+    }
+}
+
+/// …and hears nothing of what was meant for who was there before: an alert in the clear would end its handshake.
+#[test]
+fn who_vanished_half_way_ends_no_handshake_of_who_has_the_address_now() {
+    let server = TestServer::start_with(|config| config.limits.join_deadline_s = 4);
+    let api = server.api();
+    for ip in LOOPBACKS {
+        let join = |socket: UdpSocket, who: &str, lets: Lets| {
+            let mut peer = Peer::with(socket, Numbers::PUBLISHER);
+            let offer = peer.offer(&[MediaKind::Audio], Direction::SendOnly);
+            let answer = api.post_sdp(&format!("/whip/heirs/{who}"), offer.sdp.clone());
+            assert_eq!(answer.status, 201, "{}", answer.body);
+            peer.let_out(lets);
+            peer.accept(offer, &answer.body).expect("an answer");
+            assert!(peer.until_checked(SOON), "{who} is not heard");
+            peer
+        };
+        let failed = || Metrics::of(&api).get("rondo_join_failed_total");
+        let before = failed();
+        let mut first = join(UdpSocket::bind((ip, 0)).expect("a socket"), "first", Lets::Hello);
+        while first.hellos() == 0 {
+            first.step(Instant::now() + SOON).expect("a connection");
+        }
+        // Half of its time, so that the second one has some left when that is over.
+        assert!(!first.until(Duration::from_secs(2), |_| false));
+        let address = first.vanish();
+        let free = || UdpSocket::bind(address).ok();
+        let mut second = join(poll("the port is free again", SOON, free), "second", Lets::Checks);
+        // The deadline of the first one passes; what the server says then comes to the second one's socket.
+        let end = Instant::now() + SOON;
+        while failed() == before {
+            assert!(Instant::now() < end, "the first join does not fail");
+            second.step(Instant::now() + Duration::from_millis(20)).expect("nothing that was meant for the first one");
+        }
+        second.let_out(Lets::All);
+        assert!(second.until(SOON, |event| matches!(event, Event::Connected)), "the second one does not connect");
+        second.vanish();
     }
 }

@@ -76,6 +76,10 @@ cells! {
     rtp_duplicates,
     /// RTP packets dropped because they came too late for the window.
     rtp_too_late,
+    /// RTP packets of audio dropped because their section sent more than any voice or music needs.
+    audio_over_rate,
+    /// Batches of audio that no viewer was sent because enough louder people were heard.
+    audio_left_out,
     /// RTP packets forwarded to viewers, retransmissions not counted.
     rtp_forwarded,
     /// Retransmissions sent to viewers.

@@ -5,6 +5,7 @@
 //! `cargo tree` and clippy bans keep it so.
 #![forbid(unsafe_code)]
 
+pub mod audible;
 pub mod codec;
 pub mod ids;
 pub mod packet;

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { StatsReader, type Stat } from '../src/call/stats'
 
 /** A connection whose report is what `objects` holds at the time, and how often each object was looked at. */
-function connection(objects: Map<string, Stat>) {
+function connection(objects: Map<string, Stat>, receivers: object[] = [], senders: object[] = []) {
   const looked = new Map<string, number>()
   class Report extends Map<string, Stat> {
     override get(id: string) {
@@ -10,8 +10,16 @@ function connection(objects: Map<string, Stat>) {
       return super.get(id)
     }
   }
-  const pc = { getStats: () => Promise.resolve(new Report(objects)) }
-  return { looked, reader: new StatsReader(pc as unknown as RTCPeerConnection) }
+  let whole = 0
+  const pc = {
+    getStats: () => {
+      whole += 1
+      return Promise.resolve(new Report(objects))
+    },
+    getReceivers: () => receivers,
+    getSenders: () => senders,
+  }
+  return { looked, reader: new StatsReader(pc as unknown as RTCPeerConnection), whole: () => whole }
 }
 
 const stat = (id: string, type: string, more: object = {}): [string, Stat] => [id, { id, type, ...more }]
@@ -35,13 +43,13 @@ describe('the statistics of a connection', () => {
     objects.delete('T1')
     expect(await ids(reader)).toEqual(['I2', 'I3'])
   })
-  it('find within five reads what came as something unwanted went', async () => {
+  it('find within twenty reads what came as something unwanted went', async () => {
     const objects = new Map([stat('I1', 'inbound-rtp'), stat('C1', 'codec')])
     const { reader } = connection(objects)
     await reader.read()
     objects.delete('C1')
     objects.set(...stat('I2', 'inbound-rtp'))
-    for (let n = 0; n < 4; n++) await reader.read()
+    for (let n = 0; n < 19; n++) await reader.read()
     expect(await ids(reader)).toEqual(['I1', 'I2'])
   })
   it('tell what came on the pair in use', async () => {
@@ -54,5 +62,30 @@ describe('the statistics of a connection', () => {
     objects.set(...stat('T1', 'transport', { selectedCandidatePairId: 'P2', bytesReceived: 90 }))
     objects.set(...stat('P2', 'candidate-pair', { responsesReceived: 1 }))
     expect(await reader.beat(), 'after the pair was changed').toEqual({ packets: 90, checks: 1 })
+  })
+  it("tell it by one section's report while that names the pair, and by the whole one else", async () => {
+    const objects = new Map([
+      stat('I1', 'inbound-rtp', { trackIdentifier: 'seen' }),
+      stat('T1', 'transport', { selectedCandidatePairId: 'P1', bytesReceived: 70 }),
+      stat('P1', 'candidate-pair', { responsesReceived: 3 }),
+    ])
+    let part = new Map(objects)
+    const section = (id: string) => ({ track: { id }, getStats: () => Promise.resolve(part) })
+    const { reader, whole } = connection(objects, [section('never came'), section('seen')])
+    await reader.beat()
+    expect(whole(), 'nothing is known yet: a look for the ids, and the report they are read from').toBe(2)
+    for (let n = 0; n < 5; n++) expect(await reader.beat()).toEqual({ packets: 70, checks: 3 })
+    expect(whole()).toBe(2)
+    part = new Map()
+    objects.set(...stat('T1', 'transport', { selectedCandidatePairId: 'P1', bytesReceived: 90 }))
+    expect(await reader.beat()).toEqual({ packets: 90, checks: 3 })
+    expect(whole()).toBe(3)
+  })
+  it('are told by what is sent where nothing comes', async () => {
+    const objects = new Map([stat('O1', 'outbound-rtp'), stat('T1', 'transport', { bytesReceived: 5 })])
+    const sender = { track: { id: 'mine' }, getStats: () => Promise.resolve(new Map(objects)) }
+    const { reader, whole } = connection(objects, [{ track: { id: 'idle' } }], [{ track: null }, sender])
+    for (let n = 0; n < 5; n++) expect(await reader.beat()).toEqual({ packets: 5, checks: 0 })
+    expect(whole()).toBe(2)
   })
 })

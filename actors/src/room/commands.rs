@@ -172,6 +172,7 @@ impl Room {
             return;
         }
         track.muted = muted;
+        self.audible.remove(key);
         for (viewer, subscriber) in &track.subscribers {
             let (transport, section, paused) = (viewer.transport, subscriber.section, muted || subscriber.paused);
             if let Some(member) = numbered(&mut self.members, viewer.participant) {

@@ -6,6 +6,7 @@ use crate::api::RoomEvent;
 use crate::batch::Batch;
 use crate::port::Refused;
 use crate::session::SessionMsg;
+use rondo_media::audible::Passage;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::SessionId;
 use rondo_media::room::TrackKey;
@@ -19,13 +20,26 @@ impl Room {
         if track.muted {
             return;
         }
-        if batch.kind == Kind::Video {
-            self.local.saw_video();
+        let mut resumes = false;
+        match batch.kind {
+            Kind::Video => self.local.saw_video(),
+            Kind::Audio => {
+                let levels = batch.packets.iter().filter_map(|packet| packet.level);
+                match self.audible.heard(now, batch.track, levels.min_by_key(|level| level.dbov)) {
+                    Passage::Pass => {}
+                    Passage::Resume => resumes = true,
+                    Passage::LeaveOut => {
+                        self.local.counters.audio_left_out.add(1);
+                        self.levels(now, batch);
+                        return;
+                    }
+                }
+            }
         }
         let mut gone = None;
         for (viewer, subscriber) in track.subscribers.iter().filter(|(_, subscriber)| !subscriber.paused) {
             let (transport, section) = (viewer.transport, subscriber.section);
-            let msg = SessionMsg::Media { batch: Arc::clone(batch), transport, section };
+            let msg = SessionMsg::Media { batch: Arc::clone(batch), transport, section, resumes };
             match subscriber.port.tell(msg) {
                 Ok(()) => {}
                 // This viewer is behind: it loses the batch, nobody else does.
@@ -33,17 +47,24 @@ impl Room {
                 Err(Refused::Gone(_)) => gone = Some(viewer.participant),
             }
         }
-        if batch.kind == Kind::Audio {
-            let speaker = track.participant as usize;
-            for level in batch.packets.iter().filter_map(|packet| packet.level) {
-                self.speakers.heard(now, speaker, level);
-            }
-            self.judge_speakers(now);
-        }
+        self.levels(now, batch);
         let gone = gone.and_then(|number| numbered(&mut self.members, number)).filter(|m| m.may_not_be_gone(now));
         if let Some(session) = gone.map(|m| m.session) {
             self.session_died(now, session);
         }
+    }
+
+    /// The levels of a batch of audio say who speaks.
+    fn levels(&mut self, now: Instant, batch: &Batch) {
+        if batch.kind != Kind::Audio {
+            return;
+        }
+        let Some(track) = self.tracks.get(&batch.track) else { return };
+        let speaker = track.participant as usize;
+        for level in batch.packets.iter().filter_map(|packet| packet.level) {
+            self.speakers.heard(now, speaker, level);
+        }
+        self.judge_speakers(now);
     }
 
     pub(super) fn judge_speakers(&mut self, now: Instant) {

@@ -297,6 +297,7 @@ impl Room {
     pub(super) fn unpublish(&mut self, now: Instant, key: TrackKey, reason: LeaveReason) {
         let Some(track) = self.tracks.remove(&key) else { return };
         self.track_keys.remove(&track.id);
+        self.audible.remove(key);
         let mut changed = Vec::new();
         for viewer in self.viewers(|_, attachment| matches!(attachment.role, Role::Play(_))) {
             let before = self.missing_of(viewer);

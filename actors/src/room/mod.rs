@@ -24,6 +24,7 @@ use crate::supervisor::SupervisorMsg;
 use feeds::Feeds;
 pub use joining::{Attach, Attached};
 use members::{Member, Track};
+use rondo_media::audible::Audible;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, TransportId};
 use rondo_media::room::TrackKey;
@@ -192,6 +193,7 @@ pub struct Room {
     track_keys: BTreeMap<TrackId, TrackKey>,
     next_track: u32,
     speakers: Speakers,
+    audible: Audible,
     speaking: Vec<Identity>,
     feeds: Feeds,
     created_at: Instant,
@@ -224,6 +226,7 @@ impl Room {
             track_keys: BTreeMap::new(),
             next_track: 0,
             speakers: Speakers::new(),
+            audible: Audible::new(),
             speaking: Vec::new(),
             feeds: Feeds::new(local.limits.event_streams_per_room, local.wall.unix_ms(now)),
             created_at: now,

@@ -41,6 +41,8 @@ pub enum SessionMsg {
         transport: u8,
         /// Which section.
         section: u16,
+        /// What came before it was left out on purpose: the viewer is to see no loss.
+        resumes: bool,
     },
     /// What a section carries from now on.
     Assign {
@@ -210,8 +212,8 @@ impl Session {
     /// Ends a transport and tells the room.
     fn end(&mut self, now: Instant, index: usize, reason: LeaveReason) {
         let Some(mut peer) = self.peers.get_mut(index).and_then(Option::take) else { return };
-        peer.close(now, &self.local);
         let route = peer::route(self.slot, index as u8);
+        peer.close(now, &self.local, route);
         self.local.demux.borrow_mut().remove(route);
         if !peer.connected() {
             self.local.counters.joins_failed.add(1);
@@ -268,9 +270,9 @@ impl Receive for Session {
     fn receive(&mut self, now: Instant, msg: SessionMsg) {
         match msg {
             SessionMsg::Datagrams(datagrams) => self.datagrams(now, datagrams),
-            SessionMsg::Media { batch, transport, section } => {
+            SessionMsg::Media { batch, transport, section, resumes } => {
                 let Some(Some(peer)) = self.peers.get_mut(usize::from(transport)) else { return };
-                peer.media(now, &self.local, &batch, section, self.id, &mut self.room);
+                peer.media(now, &self.local, &batch, (section, resumes), self.id, &mut self.room);
             }
             SessionMsg::Add(add) => self.add(now, *add),
             SessionMsg::Assign { transport, section, track, paused } => {

@@ -192,9 +192,7 @@ impl Peer {
         let mut over = None;
         loop {
             match self.transport.poll() {
-                Output::Transmit { to, datagram } => {
-                    local.write(|outbox| outbox.push(to, &datagram));
-                }
+                Output::Transmit { to, datagram } => transmit(local, route, to, &datagram),
                 Output::Event(event) => {
                     over = over.or(self.event(now, local, route, event));
                 }
@@ -276,17 +274,20 @@ impl Peer {
         }
     }
 
-    /// A batch for one of its sections.
+    /// A batch for one of its sections, which `resumes` after others were left out.
     pub fn media(
         &mut self,
         now: Instant,
         local: &Local,
         batch: &Batch,
-        section: u16,
+        (section, resumes): (u16, bool),
         session: SessionId,
         room: &mut Post<RoomMsg>,
     ) {
         let (Role::Play(play), Some(to)) = (&mut self.role, self.remote) else { return };
+        if resumes {
+            play.resume(section);
+        }
         if play.forward(now, local, to, batch, section, session, room) {
             self.phases.done("first_frame_sent", now - self.asked_at, None);
         }
@@ -379,14 +380,14 @@ impl Peer {
     }
 
     /// Says goodbye: RTCP BYE to a viewer, DTLS close to both.
-    pub fn close(&mut self, now: Instant, local: &Local) {
+    pub fn close(&mut self, now: Instant, local: &Local, route: Route) {
         if let (Role::Play(play), Some(to)) = (&mut self.role, self.remote) {
             play.goodbye(now, local, to);
         }
         self.transport.close(now);
         loop {
             match self.transport.poll() {
-                Output::Transmit { to, datagram } => local.write(|outbox| outbox.push(to, &datagram)),
+                Output::Transmit { to, datagram } => transmit(local, route, to, &datagram),
                 Output::Event(_) => {}
                 Output::Wait(_) => break,
             }
@@ -410,6 +411,14 @@ impl Peer {
             Role::Play(play) => play.stats(&mut stats),
         }
         stats
+    }
+}
+
+/// Sends what a transport says, but not to who has got the address of its peer since.
+fn transmit(local: &Local, route: Route, to: SocketAddr, datagram: &[u8]) {
+    // The answer to a check goes to whoever sent it.
+    if classify(datagram) == Class::Stun || !local.demux.borrow().is_anothers(to, route) {
+        local.write(|outbox| outbox.push(to, datagram));
     }
 }
 

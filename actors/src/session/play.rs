@@ -95,6 +95,14 @@ impl Playing {
         }
     }
 
+    /// The next batch of a section follows others that were left out: its numbers go on without a hole.
+    pub fn resume(&mut self, section: u16) {
+        let index = usize::from(section);
+        let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get(index)) else { return };
+        egress.pause(index, true);
+        egress.pause(index, carried.held(self.remb));
+    }
+
     /// Forwards a batch. True if the viewer now has a frame to show.
     #[allow(clippy::too_many_arguments, reason = "one call per batch and viewer; a struct would only rename them")]
     pub fn forward(

@@ -6,6 +6,7 @@ use crate::count::WorkerCounters;
 use crate::local::Local;
 use crate::port::{Post, Refused};
 use crate::room::RoomMsg;
+use crate::worker::budget::{Bucket, Rate};
 use rondo_media::codec::{Format, Kind};
 use rondo_media::ids::SessionId;
 use rondo_media::packet::{Packet, StreamClock};
@@ -32,7 +33,15 @@ struct PublishedSection {
     receiver: Option<StreamReceiver>,
     key_frames: KeyFrameRequests,
     announced: Option<Format>,
+    /// What audio may send.
+    audio: Bucket,
 }
+
+/// What one audio section may send, in bytes: above Opus' 510 kbit/s (RFC 6716 §2.1.1) with its headers in packets
+/// of 10 ms, or any uncompressed telephone codec's.
+const AUDIO_MOST: Rate = Rate { burst: 80_000, per_s: 80_000 };
+/// Headers of RTP, UDP and IP, in bytes.
+const PACKET_OVERHEAD: u32 = 40;
 
 /// Packets looked at behind a late key frame start.
 const OVERTAKERS_MAX: u64 = 256;
@@ -65,6 +74,7 @@ impl Publishing {
             receiver: None,
             key_frames: KeyFrameRequests::default(),
             announced: None,
+            audio: Bucket::default(),
         };
         Self {
             sections: tracks.into_iter().zip(sections).map(|(track, s)| track.map(|t| section(t, s.kind))).collect(),
@@ -77,6 +87,14 @@ impl Publishing {
     pub fn packet(&mut self, now: Instant, packet: &ReceivedRtp, counters: &WorkerCounters) {
         let Some(Some(section)) = self.sections.get_mut(packet.section) else { return };
         counters.rtp_received.add(1);
+        // What is no sound any more goes nowhere: audio comes before video everywhere behind this.
+        if section.kind == Kind::Audio {
+            let bytes = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX).saturating_add(PACKET_OVERHEAD);
+            if !section.audio.spend(now, AUDIO_MOST, bytes) {
+                counters.audio_over_rate.add(1);
+                return;
+            }
+        }
         if section.ssrc != Some(packet.ssrc) || section.format != Some(packet.format) {
             // A new stream in the same section: the encoder was replaced. Viewers see one continuous stream.
             section.epoch += u32::from(section.ssrc.is_some());

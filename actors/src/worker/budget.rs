@@ -22,14 +22,14 @@ pub struct Bucket {
 const MILLION: u64 = 1_000_000;
 
 impl Bucket {
-    /// Takes one token out; false when there is none.
-    pub fn spend(&mut self, now: Instant, rate: Rate) -> bool {
+    /// Takes `tokens` out; false when there are fewer.
+    pub fn spend(&mut self, now: Instant, rate: Rate, tokens: u32) -> bool {
         let since = self.spent_at.map_or(0, |at| now.saturating_duration_since(at).as_micros());
         // A token a second is a millionth of one a microsecond.
         let back = u64::try_from(since).unwrap_or(u64::MAX).saturating_mul(rate.per_s.into());
         self.spent_millionths = self.spent_millionths.saturating_sub(back);
         self.spent_at = Some(now);
-        let after = self.spent_millionths + MILLION;
+        let after = self.spent_millionths.saturating_add(u64::from(tokens) * MILLION);
         let has = after <= u64::from(rate.burst) * MILLION;
         if has {
             self.spent_millionths = after;
@@ -49,7 +49,7 @@ mod tests {
     fn a_burst_is_let_through_and_then_the_rate() {
         let (mut bucket, begun) = (Bucket::default(), Instant::now());
         let at = |ms| begun + Duration::from_millis(ms);
-        let let_through = |bucket: &mut Bucket, now| (0..10).filter(|_| bucket.spend(now, RATE)).count();
+        let let_through = |bucket: &mut Bucket, now| (0..10).filter(|_| bucket.spend(now, RATE, 1)).count();
         assert_eq!(let_through(&mut bucket, at(0)), 3);
         assert_eq!(let_through(&mut bucket, at(99)), 0);
         // What was asked for in vain costs nothing: 100 ms after the burst there is one.
@@ -63,8 +63,8 @@ mod tests {
     #[test]
     fn a_clock_that_stands_still_or_goes_back_gives_nothing() {
         let (mut bucket, now) = (Bucket::default(), Instant::now() + Duration::from_secs(10));
-        assert_eq!((0..10).filter(|_| bucket.spend(now, RATE)).count(), 3);
-        assert!(!bucket.spend(now, RATE));
-        assert!(!bucket.spend(now - Duration::from_secs(5), RATE));
+        assert_eq!((0..10).filter(|_| bucket.spend(now, RATE, 1)).count(), 3);
+        assert!(!bucket.spend(now, RATE, 1));
+        assert!(!bucket.spend(now - Duration::from_secs(5), RATE, 1));
     }
 }

@@ -202,7 +202,7 @@ impl Demux {
                 true => (&mut transport.confirmed, CONFIRMED_RATE),
                 false => (&mut transport.strangers, STRANGERS_RATE),
             };
-            if !bucket.spend(now, rate) {
+            if !bucket.spend(now, rate, 1) {
                 return Err(Drop::OverRate);
             }
         }
@@ -234,6 +234,12 @@ impl Demux {
         }
         self.youngest(key, route);
         true
+    }
+
+    /// Whether an address has been proven by another transport than `route` since that used it: what `route` still has
+    /// to say there, an alert in the clear above all, would be heard by somebody else.
+    pub fn is_anothers(&self, to: SocketAddr, route: Route) -> bool {
+        self.by_address.get(&to.into()).is_some_and(|owner| owner.confirmed && owner.route != route)
     }
 
     /// Transports in the table.

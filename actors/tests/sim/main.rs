@@ -1,5 +1,6 @@
 //! Stories told on the simulator: whole rooms in virtual time, over bad links, from seeds.
 
+mod audible;
 mod encrypted;
 mod feedback;
 mod lifecycle;

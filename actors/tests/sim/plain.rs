@@ -96,6 +96,10 @@ pub struct Plain {
     pub padding: bool,
     /// Sound is silence: a packet each 400 ms (RFC 7587 §3.1.3).
     pub silence: bool,
+    /// The microphone is open and nobody speaks: a packet each 20 ms without a level.
+    pub hushed: bool,
+    /// Packets of sound sent instead of each one.
+    pub flood: u32,
 }
 
 impl Plain {
@@ -117,6 +121,8 @@ impl Plain {
             first_video: None,
             padding: false,
             silence: false,
+            hushed: false,
+            flood: 1,
         }
     }
 
@@ -218,7 +224,7 @@ impl Plain {
             while self.sending && stream.next_at <= now {
                 let (every, step, count) = match stream.pt {
                     OPUS if self.silence => (Duration::from_millis(400), 19_200, 1),
-                    OPUS => (Duration::from_millis(20), 960, 1),
+                    OPUS => (Duration::from_millis(20), 960, self.flood),
                     _ => (Duration::from_millis(33), 2_970, 3),
                 };
                 if self.padding && stream.pt == VP8 {
@@ -227,7 +233,7 @@ impl Plain {
                     stream.next_at += every;
                     continue;
                 }
-                let level = if stream.pt == OPUS && self.silence { 127 } else { 0x80 | 20 };
+                let level = if stream.pt == OPUS && (self.silence || self.hushed) { 127 } else { 0x80 | 20 };
                 for n in 0..count {
                     let payload = stream.payload(n == 0);
                     let marker = n + 1 == count && stream.pt == VP8;
@@ -407,6 +413,14 @@ impl Incoming {
     /// Sequence numbers that it waits for.
     pub fn waits_for(&self) -> usize {
         self.missing.len()
+    }
+
+    /// Sequence numbers between the first and the last that did not come.
+    pub fn number_holes(&self) -> u64 {
+        match (self.seqs.first(), self.seqs.last()) {
+            (Some(first), Some(last)) => last - first + 1 - self.seqs.len() as u64,
+            _ => 0,
+        }
     }
 
     /// It is video: retransmissions were agreed on.
