@@ -7,8 +7,10 @@
 
 pub mod audible;
 pub mod codec;
+pub mod congestion;
 pub mod ids;
 pub mod packet;
+pub mod quality;
 pub mod receive;
 pub mod room;
 pub mod sdp;

@@ -21,6 +21,60 @@ impl Deadline {
     }
 }
 
+/// Bits a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bitrate(u64);
+
+impl Bitrate {
+    /// Nothing at all.
+    pub const ZERO: Bitrate = Bitrate(0);
+
+    /// So many bits a second.
+    pub const fn from_bps(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// So many thousands of bits a second.
+    pub const fn from_kbps(kbps: u64) -> Self {
+        Self(kbps.saturating_mul(1_000))
+    }
+
+    /// In bits a second.
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+
+    /// What is left of it.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// A part or a multiple of it, in percent.
+    #[must_use]
+    pub const fn percent(self, percent: u64) -> Self {
+        Self(self.0.saturating_mul(percent) / 100)
+    }
+
+    /// The bytes that it brings in a time, rounded down.
+    pub fn bytes_in(self, time: Duration) -> u64 {
+        let bits = u128::from(self.0) * time.as_nanos() / 1_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+
+    /// The rate at which `bytes` take `time`; the greatest there is for no time.
+    pub fn of(bytes: u64, time: Duration) -> Self {
+        let bits = u128::from(bytes) * 8_000_000_000;
+        Self(bits.checked_div(time.as_nanos()).map_or(u64::MAX, |bps| u64::try_from(bps).unwrap_or(u64::MAX)))
+    }
+}
+
 /// Reasons to be woken; a closed set, because each is a metric label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Why {
