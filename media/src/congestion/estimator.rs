@@ -1,0 +1,408 @@
+//! The rate that one viewer's path takes.
+
+use super::OVERHEAD;
+use super::acked::Acked;
+use super::probe::{Burst, Probe};
+use super::trend::{Trend, Usage};
+use crate::send::TwccResult;
+use crate::units::Bitrate;
+use std::time::{Duration, Instant};
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// What may be sent in all, headers below RTP included.
+    pub target: Bitrate,
+    /// The path has told something: that it is full, or how a probe went. Before that the target is where one begins.
+    pub proven: bool,
+    /// What arrives.
+    pub acked: Option<Bitrate>,
+    /// What queues do.
+    pub usage: Usage,
+    /// Share of packets that did not arrive when last counted, in thousandths.
+    pub loss_permille: u16,
+}
+
+/// Estimates one path's rate from transport-wide feedback, or takes the receiver's own word (REMB) where there is none.
+///
+/// Sending costs it nothing: all work is done when feedback comes.
+#[derive(Debug)]
+pub struct Estimator {
+    target: Bitrate,
+    proven: bool,
+    /// From here moments of sending are counted.
+    epoch: Option<Instant>,
+    acked: Acked,
+    trend: Trend,
+    queue: Queue,
+    losses: Losses,
+    /// Rate at which the path was full lately, smoothed; near it the target rises slowly.
+    full_at: Option<Bitrate>,
+    lowered_at: Option<Instant>,
+    raised_at: Option<Instant>,
+    /// The target before it fell by a third and more, and when it did.
+    fell: Option<(Instant, Bitrate)>,
+    wanted: Bitrate,
+    burst: Option<Burst>,
+    bursts: u64,
+    probe_at: Option<Instant>,
+    feedback_at: Option<Instant>,
+    starved_at: Option<Instant>,
+    remb: Option<(Instant, Bitrate)>,
+}
+
+/// Packets reported, for the share that was lost.
+#[derive(Debug, Default)]
+struct Losses {
+    arrived: u32,
+    lost: u32,
+    since: Option<Instant>,
+    permille: u16,
+}
+
+/// How long packets stand in queues: the lowest delay of the last half second over that of the last ten. By the lowest,
+/// because jitter raises all but that.
+#[derive(Debug, Default)]
+struct Queue {
+    windows: [Option<i64>; Queue::WINDOWS],
+    next: usize,
+    window_ends: Option<Instant>,
+    lowest_us: Option<i64>,
+    standing_us: i64,
+}
+
+impl Queue {
+    const WINDOW: Duration = Duration::from_millis(500);
+    const WINDOWS: usize = 20;
+
+    fn packet(&mut self, now: Instant, delay_us: i64) {
+        let ends = *self.window_ends.get_or_insert(now + Self::WINDOW);
+        if now >= ends {
+            self.windows[self.next] = self.lowest_us.take();
+            self.next = (self.next + 1) % Self::WINDOWS;
+            self.window_ends = Some(now + Self::WINDOW);
+        }
+        let lowest = self.lowest_us.map_or(delay_us, |lowest| lowest.min(delay_us));
+        self.lowest_us = Some(lowest);
+        let base = self.windows.iter().flatten().copied().min().unwrap_or(lowest).min(lowest);
+        self.standing_us = lowest.saturating_sub(base);
+    }
+}
+
+impl Estimator {
+    /// Where a path begins: enough for a middle layer.
+    pub const START: Bitrate = Bitrate::from_kbps(600);
+    /// Bounds of the target.
+    pub const LEAST: Bitrate = Bitrate::from_kbps(30);
+    /// As above.
+    pub const MOST: Bitrate = Bitrate::from_kbps(30_000);
+    /// The target after over-use, in percent of what arrived.
+    const LOWERED_TO: u64 = 85;
+    /// Between two cuts, besides the round trip: what the first one did must be seen first.
+    const CUT_EVERY: Duration = Duration::from_millis(200);
+    /// Growth far from a full path, in percent a second.
+    const GROWS: f64 = 8.0;
+    /// The target rises no further than this above what arrives, in percent: beyond, only a probe knows.
+    const RISES_TO: u64 = 150;
+    /// Between two probes of which the first brought nothing.
+    const PROBE_EVERY: Duration = Duration::from_secs(3);
+    /// No probe so soon after a cut: the queue is still emptying.
+    const PROBE_AFTER_CUT: Duration = Duration::from_millis(600);
+    /// A probe's answer is waited for no longer.
+    const PROBE_ANSWERS: Duration = Duration::from_secs(1);
+    /// After a fall by a third a probe may ask for most of what there was, for so long.
+    const REMEMBERS: Duration = Duration::from_secs(60);
+    /// Losses are counted over so many packets and so long.
+    const LOSS_PACKETS: u32 = 20;
+    const LOSS_WINDOW: Duration = Duration::from_millis(400);
+    /// Loss in thousandths that means a full path while a queue stands, and without any queue.
+    const LOSS_WITH_QUEUE: u16 = 50;
+    const LOSS_WITHOUT_QUEUE: u16 = 250;
+    /// A queue stands when even the fastest packets are so late.
+    const STANDS_US: i64 = 15_000;
+    /// Silence of the receiver while packets are sent: feedback comes each 50 to 250 ms.
+    const STARVED_AFTER: Duration = Duration::from_millis(1_500);
+    /// A receiver's own estimate is forgotten after this: it is sent each second, or when it changes.
+    const REMB_LASTS: Duration = Duration::from_secs(10);
+
+    /// Nothing is known of the path.
+    #[expect(clippy::new_without_default, reason = "a path is begun, not defaulted")]
+    pub fn new() -> Self {
+        Self {
+            target: Self::START,
+            proven: false,
+            epoch: None,
+            acked: Acked::default(),
+            trend: Trend::default(),
+            queue: Queue::default(),
+            losses: Losses::default(),
+            full_at: None,
+            lowered_at: None,
+            raised_at: None,
+            fell: None,
+            wanted: Bitrate::ZERO,
+            burst: None,
+            bursts: 0,
+            probe_at: None,
+            feedback_at: None,
+            starved_at: None,
+            remb: None,
+        }
+    }
+
+    /// What a better choice of layers would need: the path is probed up to it.
+    pub fn set_wanted(&mut self, wanted: Bitrate) {
+        self.wanted = wanted;
+    }
+
+    /// What is known; none before the receiver has said anything of what it gets.
+    pub fn estimate(&self) -> Option<Estimate> {
+        let remb = self.remb.map(|(_, rate)| rate);
+        let (target, proven) = match (self.feedback_at, remb) {
+            (None, None) => return None,
+            (None, Some(remb)) => (remb, true),
+            (Some(_), Some(remb)) if remb < self.target => (remb, true),
+            (Some(_), _) => (self.target, self.proven),
+        };
+        Some(Estimate {
+            target,
+            proven,
+            acked: self.acked.rate(),
+            usage: self.trend.usage(),
+            loss_permille: self.losses.permille,
+        })
+    }
+
+    /// A feedback came: what it says anew of packets, in the order they were sent.
+    pub fn feedback(&mut self, now: Instant, results: impl Iterator<Item = TwccResult>, rtt: Option<Duration>) {
+        let epoch = *self.epoch.get_or_insert(now);
+        let mut any = false;
+        for result in results {
+            any = true;
+            let Some(arrived_us) = result.arrived_us else {
+                self.losses.lost += 1;
+                self.burst_is_over(now, result.seq);
+                continue;
+            };
+            self.losses.arrived += 1;
+            self.acked.arrived(arrived_us, u64::from(result.len) + OVERHEAD);
+            match &mut self.burst {
+                // A burst queues behind itself: its delay says nothing of what is sent all the time.
+                Some(burst) if burst.has(result.seq) => {
+                    burst.arrived(&result, arrived_us);
+                    if burst.is_whole() {
+                        self.burst_ends(now);
+                    }
+                }
+                _ => {
+                    self.trend.packet(result.sent, arrived_us);
+                    self.queue.packet(now, arrived_us.saturating_sub(micros(epoch, result.sent)));
+                    self.burst_is_over(now, result.seq);
+                }
+            }
+        }
+        if !any {
+            return;
+        }
+        self.feedback_at = Some(now);
+        self.starved_at = None;
+        if self.burst.is_some_and(|burst| now.saturating_duration_since(burst.sent_at) > Self::PROBE_ANSWERS) {
+            self.burst = None;
+        }
+        self.control(now, rtt.unwrap_or(Duration::from_millis(100)));
+    }
+
+    fn burst_is_over(&mut self, now: Instant, seq: u16) {
+        if self.burst.is_some_and(|burst| burst.is_before(seq)) {
+            self.burst_ends(now);
+        }
+    }
+
+    /// A probe has its answer, or will have none.
+    fn burst_ends(&mut self, now: Instant) {
+        let Some(burst) = self.burst.take() else { return };
+        let Some(found) = burst.result() else { return };
+        self.proven = true;
+        let before = self.target;
+        self.target = self.target.max(found).min(Self::MOST);
+        if self.target > before.percent(105) {
+            self.raised_at = Some(now);
+            // It carries more than was thought: perhaps still more.
+            self.probe_at = Some(now);
+            self.full_at = None;
+        }
+    }
+
+    fn control(&mut self, now: Instant, rtt: Duration) {
+        let lossy = self.count_losses(now);
+        // While a probe empties from the queue, delays are its own.
+        let probing = self.burst.is_some();
+        let acked = self.acked.recent();
+        if (self.trend.usage() == Usage::Over && !probing) || lossy {
+            if self.may_cut(now, rtt, acked) {
+                self.cut(now, acked);
+            }
+            return;
+        }
+        if self.trend.usage() == Usage::Normal && !lossy {
+            self.grow(now, rtt);
+        }
+    }
+
+    /// Whether the last cut has had its effect, or was far too small.
+    fn may_cut(&self, now: Instant, rtt: Duration, acked: Option<Bitrate>) -> bool {
+        let Some(last) = self.lowered_at else { return true };
+        let far_off = acked.is_some_and(|acked| acked < self.target.percent(50));
+        far_off || now.saturating_duration_since(last) >= rtt.min(Duration::from_millis(500)) + Self::CUT_EVERY
+    }
+
+    fn cut(&mut self, now: Instant, acked: Option<Bitrate>) {
+        let before = self.target;
+        let to = acked.map_or(before, |acked| acked.min(before)).percent(Self::LOWERED_TO);
+        self.target = to.max(Self::LEAST);
+        if let Some(acked) = acked {
+            let old = self.full_at.unwrap_or(acked);
+            // A path that is full far from where it was full before is another path.
+            let near = acked > old.percent(70) && acked < old.percent(140);
+            self.full_at = Some(if near { Bitrate::from_bps(old.bps() / 20 * 19 + acked.bps() / 20) } else { acked });
+        }
+        if self.target < before.percent(66) && self.proven {
+            self.fell = Some((now, before));
+        }
+        self.proven = true;
+        self.lowered_at = Some(now);
+        self.raised_at = Some(now);
+        self.probe_at = Some(now + Self::PROBE_AFTER_CUT);
+    }
+
+    /// A little more, as time goes by without a sign of queues.
+    fn grow(&mut self, now: Instant, rtt: Duration) {
+        let last = self.raised_at.replace(now).unwrap_or(now);
+        let seconds = now.saturating_duration_since(last).min(Duration::from_secs(1)).as_secs_f64();
+        let Some(acked) = self.acked.rate() else { return };
+        let limit = acked.percent(Self::RISES_TO).saturating_add(Bitrate::from_kbps(10));
+        if self.target >= limit {
+            return;
+        }
+        let near = self.full_at.is_some_and(|full| self.target > full.percent(85) && self.target < full.percent(115));
+        if self.full_at.is_some_and(|full| self.target >= full.percent(115)) {
+            self.full_at = None;
+        }
+        let bps = self.target.bps() as f64;
+        let more = if near {
+            // One packet a response time.
+            let response = (rtt + Duration::from_millis(100)).as_secs_f64();
+            9_600.0 / response * seconds
+        } else {
+            bps * ((1.0 + Self::GROWS / 100.0).powf(seconds) - 1.0)
+        };
+        self.target = Bitrate::from_bps((bps + more.max(1.0)) as u64).min(limit).min(Self::MOST);
+    }
+
+    /// Whether losses say that the path is full. Random loss, which sending less would not mend, does not.
+    fn count_losses(&mut self, now: Instant) -> bool {
+        let Losses { arrived, lost, since, .. } = self.losses;
+        let since = since.unwrap_or(now);
+        self.losses.since = Some(since);
+        let all = arrived + lost;
+        if all < Self::LOSS_PACKETS || now.saturating_duration_since(since) < Self::LOSS_WINDOW {
+            return false;
+        }
+        let permille = u16::try_from(u64::from(lost) * 1_000 / u64::from(all)).unwrap_or(1_000);
+        self.losses = Losses { since: Some(now), permille, ..Losses::default() };
+        let stands = self.queue.standing_us >= Self::STANDS_US;
+        permille >= Self::LOSS_WITHOUT_QUEUE || (stands && permille >= Self::LOSS_WITH_QUEUE)
+    }
+
+    /// The receiver's own estimate (draft-alvestrand-rmcat-remb-03): a bound beside transport-wide feedback, the estimate
+    /// without.
+    pub fn remb(&mut self, now: Instant, rate: Bitrate) {
+        self.remb = Some((now, rate.min(Self::MOST)));
+    }
+
+    /// The receiver that told one has left.
+    pub fn forget_remb(&mut self) {
+        self.remb = None;
+    }
+
+    /// Time goes by. `sent_at`: when the last packet left.
+    pub fn tick(&mut self, now: Instant, sent_at: Option<Instant>) {
+        if self.remb.is_some_and(|(at, _)| now.saturating_duration_since(at) > Self::REMB_LASTS)
+            && self.feedback_at.is_some()
+        {
+            self.remb = None;
+        }
+        let (Some(feedback_at), Some(sent_at)) = (self.feedback_at, sent_at) else { return };
+        let since = match self.starved_at {
+            Some(at) => at + Duration::from_secs(1),
+            None => feedback_at + Self::STARVED_AFTER,
+        };
+        if sent_at > feedback_at && now >= since {
+            // Nobody says that anything arrives: half, and half again each second.
+            self.starved_at = Some(now);
+            if self.proven && self.fell.is_none_or(|(at, _)| now.saturating_duration_since(at) > Self::REMEMBERS) {
+                self.fell = Some((now, self.target));
+            }
+            self.proven = true;
+            self.target = self.target.percent(50).max(Self::LEAST);
+        }
+    }
+
+    /// The burst to send now, if one would tell something that somebody wants to know.
+    pub fn probe_due(&self, now: Instant) -> Option<Probe> {
+        self.feedback_at?;
+        let goal = self.probe_goal(now)?;
+        let due = self.probe_at.is_none_or(|at| now >= at);
+        (due && self.burst.is_none() && self.trend.usage() != Usage::Over).then(|| Probe::of(goal))
+    }
+
+    fn probe_goal(&self, now: Instant) -> Option<Bitrate> {
+        let most = self.remb.map_or(Self::MOST, |(_, remb)| remb);
+        let wanted = self.wanted.min(most);
+        if wanted <= self.target {
+            return None;
+        }
+        let remembered = self.fell.filter(|(at, _)| now.saturating_duration_since(*at) < Self::REMEMBERS);
+        let reach = self.target.percent(if self.bursts < 2 { 300 } else { 200 });
+        let reach = remembered.map_or(reach, |(_, before)| reach.max(before.percent(Self::LOWERED_TO)));
+        Some(wanted.min(reach))
+    }
+
+    /// A burst was sent: so many packets from that transport-wide number on.
+    pub fn probe_sent(&mut self, now: Instant, probe: Probe, first: u16, packets: u16) {
+        self.bursts += 1;
+        self.probe_at = Some(now + Self::PROBE_EVERY);
+        if packets > 0 {
+            self.burst = Some(Burst::new(now, probe.rate, first, packets));
+        }
+    }
+
+    /// When [`Self::tick`] or [`Self::probe_due`] may have something. `sent_at`: when the last packet left.
+    pub fn deadline(&self, sent_at: Option<Instant>) -> Option<Instant> {
+        let feedback_at = self.feedback_at?;
+        let most = self.remb.map_or(Self::MOST, |(_, remb)| remb);
+        let may_probe = self.burst.is_none() && self.trend.usage() != Usage::Over;
+        let probe = (may_probe && self.wanted.min(most) > self.target).then(|| self.probe_at.unwrap_or(feedback_at));
+        let starved = sent_at.is_some_and(|sent_at| sent_at > feedback_at).then(|| match self.starved_at {
+            Some(at) => at + Duration::from_secs(1),
+            None => feedback_at + Self::STARVED_AFTER,
+        });
+        probe.into_iter().chain(starved).min()
+    }
+
+    /// Bursts sent so far.
+    pub fn bursts(&self) -> u64 {
+        self.bursts
+    }
+}
+
+/// Microseconds from `epoch` to `at`, which may be before it.
+fn micros(epoch: Instant, at: Instant) -> i64 {
+    let ahead = i64::try_from(at.saturating_duration_since(epoch).as_micros()).unwrap_or(i64::MAX);
+    let behind = i64::try_from(epoch.saturating_duration_since(at).as_micros()).unwrap_or(i64::MAX);
+    ahead.saturating_sub(behind)
+}
+
+#[cfg(test)]
+#[path = "estimator_tests.rs"]
+mod tests;
