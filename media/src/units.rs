@@ -100,13 +100,15 @@ pub enum Why {
     Restart,
     /// Draining ends.
     Drain,
+    /// A publisher is told which layers nobody wants.
+    Layers,
     /// Statistics are gathered.
     Statistics,
 }
 
 impl Why {
     /// Every reason, in label order.
-    pub const ALL: [Why; 12] = [
+    pub const ALL: [Why; 13] = [
         Why::Transport,
         Why::FrameHold,
         Why::SenderReport,
@@ -118,6 +120,7 @@ impl Why {
         Why::Speakers,
         Why::Restart,
         Why::Drain,
+        Why::Layers,
         Why::Statistics,
     ];
 
@@ -135,6 +138,7 @@ impl Why {
             Why::Speakers => "speakers",
             Why::Restart => "restart",
             Why::Drain => "drain",
+            Why::Layers => "layers",
             Why::Statistics => "statistics",
         }
     }

@@ -128,6 +128,7 @@ fn weight(event: &RoomEvent) -> usize {
         | RoomEvent::SectionAssigned(_)
         | RoomEvent::SectionsFull { .. }
         | RoomEvent::CodecUnsupported { .. }
+        | RoomEvent::LayersWanted { .. }
         | RoomEvent::StreamState { .. }
         | RoomEvent::MessageToYou { .. } => 0,
     }

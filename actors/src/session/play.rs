@@ -1,16 +1,19 @@
-//! What a session plays: our egress, and what each section carries.
+//! What a session plays: our egress, what each section carries, and which layer of it.
 
+use super::Carry;
+use super::choice::{Choice, choose};
 use super::peer::with_sink;
-use crate::api::TransportStats;
+use crate::api::{SubscriptionStats, TransportStats, View};
 use crate::batch::Batch;
 use crate::local::Local;
 use crate::port::Post;
-use crate::room::RoomMsg;
+use crate::room::{RoomMsg, Viewer};
 use rondo_media::codec::{Format, Kind};
 use rondo_media::ids::{SessionId, TransportId};
+use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
 use rondo_media::send::{Egress, EgressConfig, Feedback, Protection};
-use rondo_media::transport::Section;
+use rondo_media::transport::{LAYERS_MAX, Section};
 use rondo_media::units::Deadline;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,6 +21,7 @@ use std::time::{Duration, Instant};
 /// A play transport's media state.
 pub struct Playing {
     egress: Option<Egress>,
+    viewer: Viewer,
     sections: Vec<Carried>,
     has_video: bool,
     feedback: Vec<Feedback>,
@@ -28,68 +32,93 @@ pub struct Playing {
 /// A viewer that waits for a key frame asks this often.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-#[derive(Default, Clone)]
+/// One section.
+#[derive(Default)]
 struct Carried {
     is_video: bool,
+    mid: String,
+    carry: Option<Carry>,
     asked_at: Option<Instant>,
-    track: Option<TrackKey>,
-    paused: bool,
-    /// What the egress was told last: format and epoch of the source.
-    source: Option<(Format, u32)>,
-    /// A source that this section cannot carry; another one may be better.
-    unsupported: Option<(Format, u32)>,
+    /// What the egress was told last.
+    format: Option<Format>,
+    /// By layer: the stream that came last.
+    epochs: [Option<u32>; LAYERS_MAX],
+    /// A format that this section cannot carry; another one may be better.
+    unsupported: Option<Format>,
+    choice: Choice,
+    /// The layers that the room sends, as it was told.
+    follows: LayerMask,
 }
 
 impl Carried {
     /// Nothing of it is sent: by wish, or, for video, because the receiver says that it can take nothing now (zero by
     /// draft-alvestrand-rmcat-remb-03 §2.2; sound goes on). Any other estimate is the congestion control's to judge.
     fn held(&self, remb: Option<u64>) -> bool {
-        self.paused || (self.is_video && remb == Some(0))
+        self.carry.as_ref().is_some_and(|carry| carry.paused) || (self.is_video && remb == Some(0))
+    }
+
+    /// The track it carries, if that has layers to choose from.
+    fn layered(&self) -> Option<&Carry> {
+        self.carry.as_ref().filter(|carry| carry.names.len() > 1)
     }
 }
 
 impl Playing {
     /// `assigned`: what each section carries at first.
-    pub fn new(sections: &[Section], assigned: Vec<Option<(TrackKey, bool)>>) -> Self {
-        let is_video = |section: &Section| section.kind == Kind::Video;
-        let mut carried: Vec<Carried> =
-            sections.iter().map(|s| Carried { is_video: is_video(s), ..Carried::default() }).collect();
-        for (section, assigned) in carried.iter_mut().zip(assigned) {
-            if let Some((track, paused)) = assigned {
-                (section.track, section.paused) = (Some(track), paused);
-            }
-        }
+    pub fn new(sections: &[Section], assigned: Vec<Option<Carry>>, viewer: Viewer) -> Self {
+        let carried = |(section, carry): (&Section, Option<Carry>)| Carried {
+            is_video: section.kind == Kind::Video,
+            mid: section.mid.clone(),
+            carry,
+            ..Carried::default()
+        };
+        let carried = sections.iter().zip(assigned.into_iter().chain(std::iter::repeat(None))).map(carried).collect();
         let has_video = sections.iter().any(|s| s.kind == Kind::Video && !s.formats.is_empty());
-        Self { egress: None, sections: carried, has_video, feedback: Vec::new(), remb: None }
+        Self { egress: None, viewer, sections: carried, has_video, feedback: Vec::new(), remb: None }
     }
 
     /// DTLS is up: from now on packets can be protected.
-    pub fn connected(&mut self, local: &Local, sections: &[Section], protection: Protection, id: &TransportId) {
+    pub fn connected(
+        &mut self,
+        now: Instant,
+        local: &Local,
+        sections: &[Section],
+        protection: Protection,
+        id: &TransportId,
+        room: &mut Post<RoomMsg>,
+    ) {
         let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: EgressConfig::RTX_PACKETS };
         let mut egress = local.with_random(|random| Egress::new(protection, sections, config, random));
         for (index, section) in self.sections.iter().enumerate() {
             egress.pause(index, section.held(self.remb));
         }
         self.egress = Some(egress);
+        for index in 0..self.sections.len() {
+            self.choose(now, index, room);
+        }
     }
 
     /// What a section carries from now on.
-    pub fn assign(&mut self, now: Instant, section: u16, track: Option<TrackKey>, paused: bool) {
+    pub fn assign(&mut self, now: Instant, section: u16, carry: Option<Carry>, room: &mut Post<RoomMsg>) {
         let index = usize::from(section);
         let Some(carried) = self.sections.get_mut(index) else { return };
-        let is_video = carried.is_video;
-        *carried = Carried { is_video, asked_at: None, track, paused, source: None, unsupported: None };
+        let (is_video, mid) = (carried.is_video, std::mem::take(&mut carried.mid));
+        *carried = Carried { is_video, mid, carry, ..Carried::default() };
         if let Some(egress) = &mut self.egress {
             // The source's format comes with its first batch; until then the section is silent.
             let _ = egress.assign(now, index, None);
+            egress.follow(index, carried.choice.layer, carried.choice.max);
             egress.pause(index, carried.held(self.remb));
         }
+        self.choose(now, index, room);
     }
 
     /// Pauses a section, or lets it go on at the next key frame.
     pub fn pause(&mut self, section: u16, paused: bool) {
         let Some(carried) = self.sections.get_mut(usize::from(section)) else { return };
-        carried.paused = paused;
+        if let Some(carry) = &mut carried.carry {
+            carry.paused = paused;
+        }
         if let Some(egress) = &mut self.egress {
             egress.pause(usize::from(section), carried.held(self.remb));
         }
@@ -101,6 +130,68 @@ impl Playing {
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get(index)) else { return };
         egress.pause(index, true);
         egress.pause(index, carried.held(self.remb));
+    }
+
+    /// Layers of a track have come or gone, or were measured anew.
+    pub fn layers(
+        &mut self,
+        now: Instant,
+        section: u16,
+        track: TrackKey,
+        layers: LayerList,
+        room: &mut Post<RoomMsg>,
+    ) {
+        if let Some(carry) = self.carry_mut(section, track) {
+            carry.layers = layers;
+            self.choose(now, usize::from(section), room);
+        }
+    }
+
+    /// The viewer looks at a track in another way.
+    pub fn view(&mut self, now: Instant, section: u16, track: TrackKey, view: View, room: &mut Post<RoomMsg>) {
+        if let Some(carry) = self.carry_mut(section, track) {
+            carry.view = view;
+            self.choose(now, usize::from(section), room);
+        }
+    }
+
+    fn carry_mut(&mut self, section: u16, track: TrackKey) -> Option<&mut Carry> {
+        self.sections.get_mut(usize::from(section))?.carry.as_mut().filter(|carry| carry.track == track)
+    }
+
+    /// Chooses the layer of a section anew.
+    fn choose(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
+        let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return };
+        let Some(carry) = carried.carry.as_ref().filter(|_| carried.is_video) else { return };
+        // While nothing comes the last choice stands.
+        if let Some(choice) = choose(&carry.layers, &carry.view)
+            && choice != carried.choice
+        {
+            let before = std::mem::replace(&mut carried.choice, choice);
+            egress.follow(index, choice.layer, choice.max);
+            if before.layer != choice.layer && !carried.held(self.remb) {
+                carried.asked_at = Some(now);
+                ask(room, carry.track, choice.layer);
+            }
+        }
+        self.follow(now, index, room);
+    }
+
+    /// Tells the room which layers it is to send: the one that flows, and the one that is waited for.
+    fn follow(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
+        let (Some(egress), Some(carried)) = (&self.egress, self.sections.get_mut(index)) else { return };
+        let Some(carry) = carried.layered() else { return };
+        let chosen = match carry.layers.is_empty() {
+            // Nothing is known of it yet: what comes first will do.
+            true => LayerMask::first(carry.names.len()),
+            false => LayerMask::of(carried.choice.layer),
+        };
+        let follows = egress.flowing(index).map_or(chosen, |flowing| chosen.with(flowing));
+        if carried.follows != follows {
+            let (viewer, section, track) = (self.viewer, index as u16, carry.track);
+            carried.follows = follows;
+            room.post(now, RoomMsg::Follows { track, viewer, section, layers: follows });
+        }
     }
 
     /// Forwards a batch. True if the viewer now has a frame to show.
@@ -115,30 +206,39 @@ impl Playing {
         session: SessionId,
         room: &mut Post<RoomMsg>,
     ) -> bool {
-        let index = usize::from(section);
+        let (index, layer) = (usize::from(section), batch.layer);
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return false };
-        let source = Some((batch.format, batch.epoch));
-        if carried.track != Some(batch.track) || carried.unsupported == source {
+        let carries = carried.carry.as_ref().is_some_and(|carry| carry.track == batch.track);
+        if !carries || carried.unsupported == Some(batch.format) {
             return false;
         }
-        if carried.source != source {
+        let Some(epoch) = carried.epochs.get_mut(usize::from(layer)) else { return false };
+        // A stream that begins anew is another source for whoever is sent it; whoever waits for it begins with it anyway.
+        let anew = epoch.replace(batch.epoch) != Some(batch.epoch) && egress.layer(index) == Some(layer);
+        if carried.format != Some(batch.format) || anew {
             if egress.assign(now, index, Some(batch.format)).is_err() {
-                carried.unsupported = source;
+                carried.unsupported = Some(batch.format);
                 room.post(now, RoomMsg::CodecUnsupported { session, track: batch.track, codec: batch.format.codec });
                 return false;
             }
-            carried.source = source;
+            carried.format = Some(batch.format);
             egress.pause(index, carried.held(self.remb));
         }
         if let Some(sets) = &batch.parameter_sets {
             egress.lead(index, sets);
         }
-        let sent = with_sink(local, to, |sink| egress.forward(now, index, batch.clock, &batch.packets, sink));
+        let flowed = egress.flowing(index);
+        let sent =
+            with_sink(local, to, |sink| egress.forward(now, index, layer, batch.clock, &batch.packets, sink));
         local.counters.rtp_forwarded.add(u64::from(sent.packets));
         if sent.wants_key_frame && carried.asked_at.is_none_or(|at| now.saturating_duration_since(at) >= ASK_EVERY) {
             // Once in a while, not with every frame that passes by: the publisher's side repeats on its own.
             carried.asked_at = Some(now);
-            ask(room, batch.track);
+            ask(room, batch.track, layer);
+        }
+        if egress.flowing(index) != flowed {
+            local.counters.layer_switches.add(u64::from(flowed.is_some()));
+            self.follow(now, index, room);
         }
         // For the join's span: a frame to show, or, where there is no picture, the first sound.
         sent.key_frame || (sent.packets > 0 && !self.has_video)
@@ -172,8 +272,11 @@ impl Playing {
             match item {
                 Feedback::KeyFrameWanted { section } => {
                     counters.key_frames_asked.add(1);
-                    if let Some(track) = self.sections.get(section).and_then(|carried| carried.track) {
-                        ask(room, track);
+                    let track = self.sections.get(section).and_then(|c| c.carry.as_ref()).map(|carry| carry.track);
+                    // Of what its decoder is fed with.
+                    let layer = egress.flowing(section).or(self.sections.get(section).map(|c| c.choice.layer));
+                    if let Some((track, layer)) = track.zip(layer) {
+                        ask(room, track, layer);
                     }
                 }
                 Feedback::Remb { bits_per_second } => remb = Some(bits_per_second),
@@ -223,10 +326,18 @@ impl Playing {
         stats.peer_loss = Some(counted.loss);
         stats.rtt_ms = counted.rtt.map(|rtt| rtt.as_secs_f32() * 1_000.0);
         stats.jitter_ms = Some(counted.jitter.as_secs_f32() * 1_000.0);
+        let video = self.sections.iter().enumerate().filter(|(_, carried)| carried.is_video);
+        let subscription = |(index, carried): (usize, &Carried)| {
+            let (carry, flowing) = (carried.carry.as_ref()?, egress.flowing(index));
+            let layer = flowing.and_then(|layer| carry.names.get(usize::from(layer)).cloned());
+            let (mid, track, paused) = (carried.mid.clone(), carry.id, carry.paused);
+            Some(SubscriptionStats { mid, track, paused, flowing: flowing.is_some(), layer })
+        };
+        stats.subscriptions = video.filter_map(subscription).collect();
     }
 }
 
 /// A key frame request may be lost when the room is full: the viewer's next PLI, or the next frame, asks again.
-fn ask(room: &Post<RoomMsg>, track: TrackKey) {
-    let _ = room.port().tell(RoomMsg::KeyFrameWanted { track });
+fn ask(room: &Post<RoomMsg>, track: TrackKey, layer: u8) {
+    let _ = room.port().tell(RoomMsg::KeyFrameWanted { track, layer });
 }

@@ -1,33 +1,51 @@
 //! VP9 over RTP (RFC 9628).
 
+use super::descriptor::{Descriptor, PictureId, Tl0PicIdx};
+
 /// Whether this payload begins a key picture: it starts a frame (B = 1) of the lowest spatial layer that is
 /// predicted from no other picture (P = 0) and no other layer (RFC 9628 §4.2).
 ///
 /// Anything shorter than the part of the descriptor that says so is no key frame.
 pub fn starts_key_frame(payload: &[u8]) -> bool {
-    spatial_layer_of_intra_start(payload) == Some(0)
+    let Some((descriptor, needs_lower_layer)) = read(payload) else { return false };
+    let lowest = descriptor.spatial.unwrap_or(0) == 0 && !needs_lower_layer;
+    descriptor.begins && !descriptor.predicted && lowest && payload.len() > descriptor.len
 }
 
-/// SID of the frame that begins here, if it begins here and is predicted from nothing; 0 without layers.
-fn spatial_layer_of_intra_start(payload: &[u8]) -> Option<u8> {
-    let (&required, mut rest) = payload.split_first()?;
+/// The payload descriptor without its scalability structure (RFC 9628 §4.2). `None` where the payload is shorter than it.
+pub fn descriptor(payload: &[u8]) -> Option<Descriptor> {
+    read(payload).map(|(descriptor, _)| descriptor)
+}
+
+/// The descriptor, and whether the frame needs the spatial layer below it (D).
+fn read(payload: &[u8]) -> Option<(Descriptor, bool)> {
     // I|P|L|F|B|E|V|Z
-    let (predicted, begins) = (required & 0x40 != 0, required & 0x08 != 0);
-    if predicted || !begins {
-        return None;
-    }
+    let required = *payload.first()?;
+    let mut read = Descriptor {
+        begins: required & 0x08 != 0,
+        ends: required & 0x04 != 0,
+        predicted: required & 0x40 != 0,
+        len: 1,
+        ..Descriptor::default()
+    };
     if required & 0x80 != 0 {
-        let long = rest.first()? & 0x80 != 0;
-        rest = rest.get(if long { 2 } else { 1 }..)?;
+        let picture_id = PictureId::read(payload, read.len)?;
+        read.len += picture_id.len();
+        read.picture_id = Some(picture_id);
     }
-    let layers = *rest.first()?;
-    if required & 0x20 == 0 {
-        return Some(0);
+    let mut needs_lower_layer = false;
+    if required & 0x20 != 0 {
+        // TID(3)|U|SID(3)|D, then TL0PICIDX in the non-flexible mode.
+        let layers = *payload.get(read.len)?;
+        read.len += 1;
+        (read.temporal, read.sync) = (Some(layers >> 5), layers & 0x10 != 0);
+        (read.spatial, needs_lower_layer) = (Some(layers >> 1 & 0x07), layers & 0x01 != 0);
+        if required & 0x10 == 0 {
+            read.tl0 = Some(Tl0PicIdx { at: read.len, value: *payload.get(read.len)? });
+            read.len += 1;
+        }
     }
-    // TID(3)|U|SID(3)|D, then TL0PICIDX in the non-flexible mode.
-    let needs_lower_layer = layers & 0x01 != 0;
-    let descriptor_len = if required & 0x10 == 0 { 2 } else { 1 };
-    (!needs_lower_layer && rest.len() > descriptor_len).then_some(layers >> 1 & 0x07)
+    Some((read, needs_lower_layer))
 }
 
 #[cfg(test)]
@@ -73,10 +91,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_descriptor_tells_its_layers_and_numbers() {
+        let read = descriptor(&[I | P | L | E, 0x81, 0x02, 0x50 | 0x05, 0x07, 0x82]).unwrap();
+        let want = Descriptor {
+            ends: true,
+            len: 5,
+            picture_id: Some(PictureId { at: 1, value: 0x102, long: true }),
+            tl0: Some(Tl0PicIdx { at: 4, value: 7 }),
+            temporal: Some(2),
+            sync: true,
+            spatial: Some(2),
+            predicted: true,
+            ..Descriptor::default()
+        };
+        assert_eq!(read, want);
+        // The flexible mode has no TL0PICIDX.
+        let flexible = descriptor(&[I | L | F | B, 0x05, 0x00, 0x82]).unwrap();
+        assert_eq!((flexible.tl0, flexible.len, flexible.begins), (None, 3, true));
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(payload in proptest::collection::vec(any::<u8>(), 0..10)) {
             starts_key_frame(&payload);
+            prop_assert!(descriptor(&payload).is_none_or(|d| d.len <= payload.len()));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::PacketSink;
 use super::link::{Counts, Link};
+use super::pictures::LayersMax;
 use super::srtp::{Protection, SrtpError};
 use super::stream::Stream;
 use super::twcc::{TwccHistory, TwccResult};
@@ -55,7 +56,7 @@ pub struct Forwarded {
     pub bytes: u64,
     /// A packet that a decoder can begin with was sent; video only.
     pub key_frame: bool,
-    /// Nothing was sent because the section waits for a key frame, and there was none.
+    /// The section waits for a key frame of this layer, to begin or to change layers, and there was none.
     pub wants_key_frame: bool,
 }
 
@@ -170,6 +171,24 @@ impl Egress {
         }
     }
 
+    /// Which layer of what the section carries is wanted, and how much of it: from its next key frame on. Up to then
+    /// the layer that flows goes on. Stays when something else is assigned; layer 0 at first.
+    pub fn follow(&mut self, section: usize, layer: u8, max: LayersMax) {
+        if let Some(stream) = self.streams.get_mut(section) {
+            stream.follow(layer, max);
+        }
+    }
+
+    /// The layer that a section sends or has sent last.
+    pub fn layer(&self, section: usize) -> Option<u8> {
+        self.streams.get(section).and_then(Stream::layer)
+    }
+
+    /// The layer whose packets flow now.
+    pub fn flowing(&self, section: usize) -> Option<u8> {
+        self.streams.get(section).and_then(Stream::flowing)
+    }
+
     /// What a decoder must have before the key frame of the next packets that are forwarded, if the section begins with
     /// one that does not bring it along: H.264 parameter sets, each a payload of its own (RFC 6184 §8.4).
     pub fn lead(&mut self, section: usize, payloads: &Arc<[Payload]>) {
@@ -178,20 +197,21 @@ impl Egress {
         }
     }
 
-    /// Sends packets of what the section carries, and its sender report where that is due.
+    /// Sends packets of one layer of what the section carries, and its sender report where that is due.
     ///
-    /// `packets`: as they came, one batch; those out of order get their places, duplicates and packets older than
+    /// `layer`: 0 where there are none. `packets`: as they came, one batch; those out of order get their places, duplicates and packets older than
     /// the window are left out, and so are those without a payload. `clock`: the source's, as of now.
     pub fn forward(
         &mut self,
         now: Instant,
         section: usize,
+        layer: u8,
         clock: StreamClock,
         packets: &[Packet],
         sink: &mut dyn PacketSink,
     ) -> Forwarded {
         match self.streams.get_mut(section) {
-            Some(stream) => stream.forward(&mut self.link, now, clock, packets, sink),
+            Some(stream) => stream.forward(&mut self.link, now, layer, clock, packets, sink),
             None => Forwarded::default(),
         }
     }
@@ -312,7 +332,7 @@ impl Egress {
         Some(Deadline { at, why: Why::SenderReport })
     }
 
-    /// Whether a section carries video that has not begun.
+    /// Whether a section carries video that has not begun. One that changes layers has.
     pub fn waiting_for_key_frame(&self, section: usize) -> bool {
         self.streams.get(section).is_some_and(Stream::waiting_for_key_frame)
     }

@@ -30,9 +30,11 @@ pub struct SeqRewriter {
     /// The number that source packet `top + 1` will get.
     next: u64,
     source: Option<Source>,
+    /// The run before, and the number that would have been its next.
+    before: Option<(Source, u64)>,
 }
 
-/// What is known of the current source.
+/// What is known of a source.
 #[derive(Debug, Clone)]
 struct Source {
     /// Packets before this one are not of this run.
@@ -46,11 +48,13 @@ struct Source {
 impl SeqRewriter {
     /// `first`: the number of the first packet sent, below 2^16 so that its rollover count is 0.
     pub fn new(first: u64) -> Self {
-        Self { next: first, source: None }
+        Self { next: first, source: None, before: None }
     }
 
-    /// From now on packets come from another run of a source, whose first is `ext_seq`.
+    /// From now on packets come from another run of a source, whose first is `ext_seq`. If another has run up to now,
+    /// its holes can still be filled: [`Self::place_before`].
     pub fn begin(&mut self, ext_seq: u64) {
+        self.before = self.source.take().map(|source| (source, self.next));
         self.source = Some(Source {
             first: ext_seq,
             top: ext_seq.wrapping_sub(1),
@@ -61,7 +65,22 @@ impl SeqRewriter {
 
     /// Forgets the source; the next one goes on at the next free number.
     pub fn end(&mut self) {
-        self.source = None;
+        (self.source, self.before) = (None, None);
+    }
+
+    /// The number for a packet of the run before, which comes late: it fills a hole that was left for it.
+    ///
+    /// # Errors
+    /// [`Unplaced`]; the packet is not to be sent. One that goes on where the run ended is too old, too.
+    pub fn place_before(&mut self, ext_seq: u64) -> Result<u64, Unplaced> {
+        let (source, next) = self.before.as_mut().ok_or(Unplaced::TooOld(ext_seq))?;
+        if ext_seq > source.top {
+            return Err(Unplaced::TooOld(ext_seq));
+        }
+        match source.see(ext_seq)? {
+            Seen::Behind { numbers } => Ok(*next - numbers),
+            Seen::Ahead { .. } => Err(Unplaced::TooOld(ext_seq)),
+        }
     }
 
     /// Whether a source has begun.
@@ -203,7 +222,11 @@ const SKEW_MAX: Duration = Duration::from_secs(1);
 pub struct TimeRewriter {
     /// What is added to a source's timestamps, modulo 2^32.
     offset: u32,
+    /// The same of the layer before.
+    offset_before: u32,
     last: Option<Sent>,
+    /// How many ticks we are ahead of the capture times, as no time may be sent twice: made up for at the next change.
+    ahead: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -216,7 +239,7 @@ struct Sent {
 impl TimeRewriter {
     /// `offset`: random (RFC 3550 §5.1).
     pub fn new(offset: u32) -> Self {
-        Self { offset, last: None }
+        Self { offset, offset_before: offset, last: None, ahead: 0 }
     }
 
     /// What is added to timestamps of the source.
@@ -234,6 +257,32 @@ impl TimeRewriter {
         let elapsed = captured.filter(|c| c.abs_diff(passed) < SKEW_MAX).unwrap_or(passed);
         let first = last.rtp_time.wrapping_add(ticks(elapsed, clock_hz).max(1));
         self.offset = first.wrapping_sub(rtp_time);
+        self.ahead = 0;
+    }
+
+    /// Another layer of the same source goes on with `rtp_time`: as [`Self::begin`], but its first picture may be one that
+    /// was sent already, in the other layer, or older. It gets the next tick then, and the ticks so won are given back
+    /// with the next change of layers, so that many changes add up to nothing.
+    pub fn switch(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
+        self.offset_before = self.offset;
+        let Some(last) = self.last else { return };
+        let passed = now.saturating_duration_since(last.sent);
+        let captured = instant_of(clock, rtp_time, clock_hz);
+        let (later, earlier) = (captured.saturating_duration_since(last.captured), last.captured - captured.min(last.captured));
+        let believed = earlier < SKEW_MAX && (later + earlier).abs_diff(passed) < SKEW_MAX;
+        let (elapsed, ahead) = match believed {
+            true => (i64::from(ticks(later, clock_hz)) - i64::from(ticks(earlier, clock_hz)), i64::from(self.ahead)),
+            false => (i64::from(ticks(passed, clock_hz)), 0),
+        };
+        let step = (elapsed - ahead).max(1);
+        // Both are far below 2^31: `SKEW_MAX` bounds what is believed, and the rest is the time that passed.
+        self.ahead = (step - (elapsed - ahead)) as u32;
+        self.offset = last.rtp_time.wrapping_add(step as u32).wrapping_sub(rtp_time);
+    }
+
+    /// The timestamp to send of the layer before.
+    pub fn rewrite_before(&self, rtp_time: u32) -> u32 {
+        rtp_time.wrapping_add(self.offset_before)
     }
 
     /// The timestamp to send.
@@ -420,6 +469,25 @@ mod tests {
         assert_eq!(rewriter.place(5_000 + WINDOW + 1), Ok(107), "a hole that nobody can repair is one packet");
     }
 
+    #[test]
+    fn what_a_run_lost_is_placed_after_another_began() {
+        let mut rewriter = SeqRewriter::new(100);
+        rewriter.begin(10);
+        for seq in [10, 11, 13, 15] {
+            rewriter.place(seq).unwrap();
+        }
+        assert_eq!(rewriter.place_before(12), Err(Unplaced::TooOld(12)), "there was none before");
+        rewriter.begin(7_000);
+        assert_eq!(rewriter.place(7_000), Ok(106));
+        assert_eq!(rewriter.place_before(12), Ok(102));
+        assert_eq!(rewriter.place_before(12), Err(Unplaced::Duplicate(12)));
+        assert_eq!(rewriter.place_before(16), Err(Unplaced::TooOld(16)), "its number is another's by now");
+        assert_eq!(rewriter.place_before(14), Ok(104));
+        assert_eq!(rewriter.place(7_001), Ok(107));
+        rewriter.end();
+        assert_eq!(rewriter.place_before(11), Err(Unplaced::TooOld(11)));
+    }
+
     const HZ: u32 = 90_000;
 
     fn clock(at: Instant, rtp_time: u32) -> StreamClock {
@@ -448,5 +516,51 @@ mod tests {
         // A source that was captured earlier goes on by the time here, and by one tick at least.
         times.begin(t0 + ms(130), u32::MAX - 100, new, HZ);
         assert_eq!(times.rewrite(u32::MAX - 100), 10_008);
+    }
+
+    /// Two layers with clocks of their own, 30 pictures a second, changed for each other whenever: times rise with every
+    /// picture, and after any number of changes they are off the capture times by a tick or two.
+    #[test]
+    fn layers_take_turns_and_time_neither_stands_still_nor_drifts() {
+        let t0 = origin();
+        let clocks = [clock(t0, 5_000), clock(t0, 0xffff_f000)];
+        let mut times = TimeRewriter::new(7);
+        let (mut last, mut layer) = (None, 0usize);
+        for picture in 0..3_000u32 {
+            let captured = t0 + Duration::from_millis(33) * picture;
+            // The small layer takes 10 ms, the large one 30.
+            let now = |layer: usize| captured + Duration::from_millis([10, 30][layer]);
+            let rtp_time = |layer: usize| clocks[layer].rtp_time.wrapping_add(picture * 2_970);
+            // Every other change shows the same picture again, in the other layer.
+            for turn in 0..=u32::from(picture % 14 == 0) {
+                if picture == 0 && turn == 0 {
+                    times.begin(now(layer), rtp_time(layer), clocks[layer], HZ);
+                } else if picture % 7 == 0 || turn == 1 {
+                    layer = 1 - layer;
+                    times.switch(now(layer), rtp_time(layer), clocks[layer], HZ);
+                }
+                let sent = times.rewrite(rtp_time(layer));
+                assert!(last.is_none_or(|last| is_later(sent, last)), "picture {picture}");
+                last = Some(sent);
+                times.sent(now(layer), rtp_time(layer), clocks[layer], HZ);
+                let drift = sent.wrapping_sub(5_007 + picture * 2_970).cast_signed();
+                assert!((0..=2).contains(&drift), "picture {picture}: {drift} ticks");
+            }
+        }
+    }
+
+    #[test]
+    fn a_layer_whose_clock_cannot_be_right_goes_on_by_the_time_here() {
+        let (t0, ms) = (origin(), Duration::from_millis);
+        let mut times = TimeRewriter::new(0);
+        times.begin(t0, 0, clock(t0, 0), HZ);
+        times.sent(t0, 0, clock(t0, 0), HZ);
+        times.switch(t0 + ms(100), 0, clock(t0 + Duration::from_secs(60), 0), HZ);
+        assert_eq!(times.rewrite(0), 9_000);
+        assert_eq!(times.rewrite_before(1), 1);
+        times.sent(t0 + ms(100), 0, clock(t0 + ms(100), 0), HZ);
+        // Captured 300 ms before what was sent: believed, and the next tick.
+        times.switch(t0 + ms(120), 50, clock(t0 - ms(200), 50), HZ);
+        assert_eq!(times.rewrite(50), 9_001);
     }
 }

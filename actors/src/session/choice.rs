@@ -1,0 +1,110 @@
+//! Which layer of a track a viewer is sent, from how it looks at the track and from what there is: pure.
+
+use crate::api::View;
+use rondo_media::receive::LayerInfo;
+use rondo_media::send::LayersMax;
+
+/// A layer, and how much of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Number of the layer.
+    pub layer: u8,
+    /// What is sent of it.
+    pub max: LayersMax,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self { layer: 0, max: LayersMax::ALL }
+    }
+}
+
+/// The smallest available layer that fills the size the picture is shown at; where sizes are not known, or nothing was
+/// said, the best one. Of its frames so many as are of use. `None`: no layer comes.
+///
+/// `layers`: lowest quality first.
+pub fn choose(layers: &[LayerInfo], view: &View) -> Option<Choice> {
+    let available = || layers.iter().filter(|info| info.available);
+    let enough = available().find(|info| fills(info, view));
+    let info = enough.or_else(|| available().last())?;
+    Some(Choice { layer: info.layer, max: LayersMax { temporal: temporal_max(info, view), ..LayersMax::ALL } })
+}
+
+/// Whether the picture need not be enlarged by more than a quarter, with its sides in proportion, to be shown.
+fn fills(info: &LayerInfo, view: &View) -> bool {
+    let Some((width, height)) = info.size else { return false };
+    let side = |have: u16, want: Option<u32>| want.map(|want| u64::from(have) * 5 >= u64::from(want) * 4);
+    // The side that is reached first bounds the picture.
+    match (side(width, view.width_px), side(height, view.height_px)) {
+        (None, None) => false,
+        (wide, high) => wide == Some(true) || high == Some(true),
+    }
+}
+
+/// Each temporal layer left out halves the frames.
+fn temporal_max(info: &LayerInfo, view: &View) -> u8 {
+    let (Some(fps), Some(wanted)) = (info.fps, view.fps_max) else { return LayersMax::ALL.temporal };
+    let mut left = (info.temporal_max, u32::from(fps));
+    while left.0 > 0 && left.1 / 2 >= wanted.max(1) {
+        left = (left.0 - 1, left.1 / 2);
+    }
+    if left.0 == info.temporal_max { LayersMax::ALL.temporal } else { left.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(layer: u8, height: Option<u16>, available: bool) -> LayerInfo {
+        let size = height.map(|height| (height * 16 / 9, height));
+        LayerInfo { layer, available, bits_per_second: None, fps: Some(30), size, temporal_max: 2 }
+    }
+
+    fn view(width_px: Option<u32>, height_px: Option<u32>) -> View {
+        View { width_px, height_px, ..View::default() }
+    }
+
+    fn chosen(layers: &[LayerInfo], view: View) -> Option<u8> {
+        choose(layers, &view).map(|choice| choice.layer)
+    }
+
+    #[test]
+    fn the_smallest_that_fills_the_place_else_the_best_there_is() {
+        // Offered in the order f, q, h.
+        let all = [layer(1, Some(180), true), layer(2, Some(360), true), layer(0, Some(720), true)];
+        for (width, height, want) in [
+            (Some(320), Some(180), 1),
+            (Some(400), Some(225), 1),
+            (Some(404), Some(230), 2),
+            (None, Some(230), 2),
+            (Some(900), None, 0),
+            // Beside the picture the place is empty: its height counts.
+            (Some(1_920), Some(200), 1),
+            (Some(4_000), Some(4_000), 0),
+            (Some(0), Some(0), 1),
+            (None, None, 0),
+        ] {
+            assert_eq!(chosen(&all, view(width, height)), Some(want), "{width:?} {height:?}");
+        }
+        let two = [layer(1, Some(180), true), layer(2, Some(360), false), layer(0, Some(720), true)];
+        assert_eq!(chosen(&two, view(Some(640), Some(360))), Some(0));
+        let low = [layer(1, Some(180), true), layer(2, Some(360), false), layer(0, Some(720), false)];
+        assert_eq!(chosen(&low, view(Some(640), Some(360))), Some(1));
+        let unknown = [layer(1, None, true), layer(2, None, true)];
+        assert_eq!(chosen(&unknown, view(Some(10), Some(10))), Some(2));
+        assert_eq!(chosen(&[layer(0, None, false)], View::default()), None);
+        assert_eq!(chosen(&[], View::default()), None);
+    }
+
+    #[test]
+    fn frames_that_are_of_no_use_are_left_out_by_halves() {
+        let info = layer(0, None, true);
+        let max = |fps_max| choose(&[info], &View { fps_max, ..View::default() }).unwrap().max.temporal;
+        assert_eq!([None, Some(60), Some(30), Some(16)].map(max), [7; 4]);
+        assert_eq!([Some(15), Some(8), Some(7), Some(1), Some(0)].map(max), [1, 1, 0, 0, 0]);
+        let single = LayerInfo { temporal_max: 0, ..info };
+        assert_eq!(temporal_max(&single, &View { fps_max: Some(1), ..View::default() }), 7, "nothing can be left out");
+        let unknown = LayerInfo { fps: None, ..info };
+        assert_eq!(temporal_max(&unknown, &View { fps_max: Some(1), ..View::default() }), 7);
+    }
+}
