@@ -540,6 +540,14 @@ pub struct TransportStats {
     pub retransmissions_missed: u64,
     /// What the peer says it can take in all (REMB), in bits per second.
     pub remb_bits_per_second: Option<u64>,
+    /// What the path to the peer takes in all, by our own estimate, in bits per second.
+    pub estimate_bits_per_second: Option<u64>,
+    /// What arrives there, in bits per second.
+    pub acked_bits_per_second: Option<u64>,
+    /// Bytes sent as padding, to find out what the path takes.
+    pub padding_bytes_sent: u64,
+    /// Bursts of it.
+    pub probes_sent: u64,
     /// Fraction lost by the peer's newest receiver report, 0–1.
     pub peer_loss: Option<f32>,
     /// Round trip by the peer's receiver reports, ms.

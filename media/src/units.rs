@@ -84,6 +84,8 @@ pub enum Why {
     FrameHold,
     /// A sender report is due.
     SenderReport,
+    /// A path is probed, or has not been heard of.
+    Estimate,
     /// A retransmission is to be asked for (again).
     Nack,
     /// A key frame request that was held back is due.
@@ -108,10 +110,11 @@ pub enum Why {
 
 impl Why {
     /// Every reason, in label order.
-    pub const ALL: [Why; 13] = [
+    pub const ALL: [Why; 14] = [
         Why::Transport,
         Why::FrameHold,
         Why::SenderReport,
+        Why::Estimate,
         Why::Nack,
         Why::KeyFrame,
         Why::JoinDeadline,
@@ -130,6 +133,7 @@ impl Why {
             Why::Transport => "transport",
             Why::FrameHold => "frame_hold",
             Why::SenderReport => "sender_report",
+            Why::Estimate => "estimate",
             Why::Nack => "nack",
             Why::KeyFrame => "key_frame",
             Why::JoinDeadline => "join_deadline",

@@ -228,6 +228,14 @@ pub struct Transport {
     pub peer_loss: Option<f32>,
     /// What the peer says it can take in all (REMB), in bits per second.
     pub remb_bits_per_second: Option<u64>,
+    /// What the path to the peer takes in all, by the server's estimate, in bits per second.
+    pub estimate_bits_per_second: Option<u64>,
+    /// What arrives there, in bits per second.
+    pub acked_bits_per_second: Option<u64>,
+    /// Bytes sent as padding, to find out what the path takes.
+    pub padding_bytes_sent: u64,
+    /// Bursts of it.
+    pub probes_sent: u64,
     /// Round trip, ms.
     pub rtt_ms: Option<f32>,
     /// Interarrival jitter of the newest stream, ms.
@@ -493,6 +501,10 @@ impl Transport {
             retransmissions_missed: stats.retransmissions_missed,
             peer_loss: stats.peer_loss,
             remb_bits_per_second: stats.remb_bits_per_second,
+            estimate_bits_per_second: stats.estimate_bits_per_second,
+            acked_bits_per_second: stats.acked_bits_per_second,
+            padding_bytes_sent: stats.padding_bytes_sent,
+            probes_sent: stats.probes_sent,
             rtt_ms: stats.rtt_ms,
             jitter_ms: stats.jitter_ms,
             layers: stats.layers.iter().map(Into::into).collect(),

@@ -12,6 +12,7 @@ mod choice;
 mod peer;
 mod play;
 mod publish;
+mod share;
 
 use crate::api::{IceRestarted, LeaveReason, Refusal, SessionState, TransportStats, View};
 use crate::batch::{Batch, Datagram};
@@ -363,7 +364,7 @@ impl Receive for Session {
             SessionMsg::Wanted { track, layers } => {
                 for peer in self.peers.iter_mut().flatten() {
                     if let Role::Publish(publish) = peer.role_mut() {
-                        publish.wanted(track, layers);
+                        publish.wanted(now, track, layers);
                     }
                 }
             }
@@ -389,7 +390,7 @@ impl Receive for Session {
         self.room.retry(now);
         for index in 0..self.peers.len() {
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
-            peer.wake(now, &self.local);
+            peer.wake(now, &self.local, &mut self.room);
             self.settle(now, index);
         }
         self.judge(now);

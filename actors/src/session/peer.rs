@@ -352,7 +352,7 @@ impl Peer {
     }
 
     /// A deadline has come.
-    pub fn wake(&mut self, now: Instant, local: &Local) {
+    pub fn wake(&mut self, now: Instant, local: &Local, room: &mut Post<RoomMsg>) {
         if self.wait_until.is_some_and(|at| at <= now) {
             self.transport.wake(now);
         }
@@ -365,7 +365,7 @@ impl Peer {
             }
             Role::Play(play) => {
                 if let Some(to) = self.remote {
-                    play.wake(now, local, to);
+                    play.wake(now, local, to, room);
                 }
             }
         }

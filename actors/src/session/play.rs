@@ -3,6 +3,7 @@
 use super::Carry;
 use super::choice::{Choice, choose};
 use super::peer::with_sink;
+use super::share::Sharing;
 use crate::api::{SubscriptionStats, TransportStats, View};
 use crate::batch::Batch;
 use crate::local::Local;
@@ -14,19 +15,20 @@ use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
 use rondo_media::send::{Egress, EgressConfig, Feedback, Protection};
 use rondo_media::transport::{LAYERS_MAX, Section};
-use rondo_media::units::Deadline;
+use rondo_media::units::{Bitrate, Deadline};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// A play transport's media state.
 pub struct Playing {
-    egress: Option<Egress>,
+    pub(super) egress: Option<Egress>,
     viewer: Viewer,
-    sections: Vec<Carried>,
+    pub(super) sections: Vec<Carried>,
     has_video: bool,
     feedback: Vec<Feedback>,
     /// The receiver's newest estimate of what it can take in all, in bits per second.
-    remb: Option<u64>,
+    pub(super) remb: Option<u64>,
+    pub(super) sharing: Sharing,
 }
 
 /// A viewer that waits for a key frame asks this often.
@@ -34,10 +36,10 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// One section.
 #[derive(Default)]
-struct Carried {
-    is_video: bool,
+pub(super) struct Carried {
+    pub(super) is_video: bool,
     mid: String,
-    carry: Option<Carry>,
+    pub(super) carry: Option<Carry>,
     asked_at: Option<Instant>,
     /// What the egress was told last.
     format: Option<Format>,
@@ -45,15 +47,25 @@ struct Carried {
     epochs: [Option<u32>; LAYERS_MAX],
     /// A format that this section cannot carry; another one may be better.
     unsupported: Option<Format>,
-    choice: Choice,
+    /// The layer that its view asks for: none better is of use.
+    pub(super) wish: Choice,
+    /// The layer that it gets.
+    pub(super) choice: Choice,
+    /// The viewer's path takes nothing of it.
+    pub(super) starved: bool,
     /// The layers that the room sends, as it was told.
     follows: LayerMask,
 }
 
 impl Carried {
-    /// Nothing of it is sent: by wish, or, for video, because the receiver says that it can take nothing now (zero by
-    /// draft-alvestrand-rmcat-remb-03 §2.2; sound goes on). Any other estimate is the congestion control's to judge.
-    fn held(&self, remb: Option<u64>) -> bool {
+    /// Nothing of it is sent: by wish, because the path takes no more, or, for video, because the receiver says that it
+    /// can take nothing now (zero by draft-alvestrand-rmcat-remb-03 §2.2; sound goes on).
+    pub(super) fn held(&self, remb: Option<u64>) -> bool {
+        self.starved || self.unwanted(remb)
+    }
+
+    /// The same, the viewer's path left out.
+    pub(super) fn unwanted(&self, remb: Option<u64>) -> bool {
         self.carry.as_ref().is_some_and(|carry| carry.paused) || (self.is_video && remb == Some(0))
     }
 
@@ -74,7 +86,15 @@ impl Playing {
         };
         let carried = sections.iter().zip(assigned.into_iter().chain(std::iter::repeat(None))).map(carried).collect();
         let has_video = sections.iter().any(|s| s.kind == Kind::Video && !s.formats.is_empty());
-        Self { egress: None, viewer, sections: carried, has_video, feedback: Vec::new(), remb: None }
+        Self {
+            egress: None,
+            viewer,
+            sections: carried,
+            has_video,
+            feedback: Vec::new(),
+            remb: None,
+            sharing: Sharing::default(),
+        }
     }
 
     /// DTLS is up: from now on packets can be protected.
@@ -104,6 +124,7 @@ impl Playing {
         let Some(carried) = self.sections.get_mut(index) else { return };
         let (is_video, mid) = (carried.is_video, std::mem::take(&mut carried.mid));
         *carried = Carried { is_video, mid, carry, ..Carried::default() };
+        self.sharing.allocator.forget(index);
         if let Some(egress) = &mut self.egress {
             // The source's format comes with its first batch; until then the section is silent.
             let _ = egress.assign(now, index, None);
@@ -122,6 +143,7 @@ impl Playing {
         if let Some(egress) = &mut self.egress {
             egress.pause(usize::from(section), carried.held(self.remb));
         }
+        self.sharing.allocator.anew();
     }
 
     /// The next batch of a section follows others that were left out: its numbers go on without a hole.
@@ -133,14 +155,7 @@ impl Playing {
     }
 
     /// Layers of a track have come or gone, or were measured anew.
-    pub fn layers(
-        &mut self,
-        now: Instant,
-        section: u16,
-        track: TrackKey,
-        layers: LayerList,
-        room: &mut Post<RoomMsg>,
-    ) {
+    pub fn layers(&mut self, now: Instant, section: u16, track: TrackKey, layers: LayerList, room: &mut Post<RoomMsg>) {
         if let Some(carry) = self.carry_mut(section, track) {
             carry.layers = layers;
             self.choose(now, usize::from(section), room);
@@ -164,21 +179,34 @@ impl Playing {
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return };
         let Some(carry) = carried.carry.as_ref().filter(|_| carried.is_video) else { return };
         // While nothing comes the last choice stands.
-        if let Some(choice) = choose(&carry.layers, &carry.view)
-            && choice != carried.choice
-        {
-            let before = std::mem::replace(&mut carried.choice, choice);
-            egress.follow(index, choice.layer, choice.max);
-            if before.layer != choice.layer && !carried.held(self.remb) {
-                carried.asked_at = Some(now);
-                ask(room, carry.track, choice.layer);
+        if let Some(wish) = choose(&carry.layers, &carry.view) {
+            carried.wish = wish;
+            if egress.estimate().is_none() {
+                self.take(now, index, wish, room);
+            } else {
+                self.share(now, room);
             }
         }
         self.follow(now, index, room);
     }
 
+    /// A section gets a layer, from its next key frame on.
+    pub(super) fn take(&mut self, now: Instant, index: usize, choice: Choice, room: &mut Post<RoomMsg>) {
+        let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return };
+        let Some(carry) = &carried.carry else { return };
+        if carried.choice == choice {
+            return;
+        }
+        let before = std::mem::replace(&mut carried.choice, choice);
+        egress.follow(index, choice.layer, choice.max);
+        if before.layer != choice.layer && !carried.held(self.remb) {
+            carried.asked_at = Some(now);
+            ask(room, carry.track, choice.layer);
+        }
+    }
+
     /// Tells the room which layers it is to send: the one that flows, and the one that is waited for.
-    fn follow(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
+    pub(super) fn follow(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
         let (Some(egress), Some(carried)) = (&self.egress, self.sections.get_mut(index)) else { return };
         let Some(carry) = carried.layered() else { return };
         let chosen = match carry.layers.is_empty() {
@@ -228,9 +256,11 @@ impl Playing {
             egress.lead(index, sets);
         }
         let flowed = egress.flowing(index);
-        let sent =
-            with_sink(local, to, |sink| egress.forward(now, index, layer, batch.clock, &batch.packets, sink));
+        let sent = with_sink(local, to, |sink| egress.forward(now, index, layer, batch.clock, &batch.packets, sink));
         local.counters.rtp_forwarded.add(u64::from(sent.packets));
+        if !carried.is_video {
+            self.sharing.sound(sent);
+        }
         if sent.wants_key_frame && carried.asked_at.is_none_or(|at| now.saturating_duration_since(at) >= ASK_EVERY) {
             // Once in a while, not with every frame that passes by: the publisher's side repeats on its own.
             carried.asked_at = Some(now);
@@ -289,12 +319,15 @@ impl Playing {
             for (index, carried) in self.sections.iter().enumerate() {
                 egress.pause(index, carried.held(remb));
             }
+            self.sharing.allocator.anew();
         }
+        self.share_if_due(now, room);
         taken
     }
 
-    /// Sender reports that are due.
-    pub fn wake(&mut self, now: Instant, local: &Local, to: SocketAddr) {
+    /// Sender reports and probes that are due, and a second's new look at who gets what.
+    pub fn wake(&mut self, now: Instant, local: &Local, to: SocketAddr, room: &mut Post<RoomMsg>) {
+        self.share_if_due(now, room);
         if let Some(egress) = &mut self.egress
             && egress.deadline().is_some_and(|deadline| deadline.at <= now)
         {
@@ -304,7 +337,7 @@ impl Playing {
 
     /// When it next wants to be woken.
     pub fn deadline(&self) -> Option<Deadline> {
-        self.egress.as_ref().and_then(Egress::deadline)
+        Deadline::earlier(self.egress.as_ref().and_then(Egress::deadline), self.share_deadline())
     }
 
     /// RTCP BYE for everything.
@@ -319,6 +352,11 @@ impl Playing {
         let Some(egress) = &self.egress else { return };
         let counted = egress.stats();
         stats.remb_bits_per_second = self.remb;
+        let estimate = egress.estimate();
+        stats.estimate_bits_per_second = estimate.map(|estimate| estimate.target.bps());
+        stats.acked_bits_per_second = estimate.and_then(|estimate| estimate.acked).map(Bitrate::bps);
+        stats.padding_bytes_sent = counted.padding_bytes;
+        stats.probes_sent = counted.probes;
         stats.packets_sent = counted.packets;
         stats.bytes_sent = counted.bytes;
         stats.retransmissions_sent = counted.rtx;
@@ -338,6 +376,6 @@ impl Playing {
 }
 
 /// A key frame request may be lost when the room is full: the viewer's next PLI, or the next frame, asks again.
-fn ask(room: &Post<RoomMsg>, track: TrackKey, layer: u8) {
+pub(super) fn ask(room: &Post<RoomMsg>, track: TrackKey, layer: u8) {
     let _ = room.port().tell(RoomMsg::KeyFrameWanted { track, layer });
 }

@@ -98,6 +98,8 @@ pub struct Layers {
     since: Option<Instant>,
     told: Option<LayerList>,
     changed: bool,
+    /// Those that somebody wants; one that nobody wants may rest at its publisher.
+    wanted: LayerMask,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -113,6 +115,8 @@ struct Layer {
     temporal_max: u8,
     /// Frames since another layer came last.
     alone: u32,
+    /// When somebody wanted it again.
+    woken: Option<Instant>,
     /// The newest key frame: its RTP time and bytes so far.
     key_frame: Option<(u32, u64)>,
 }
@@ -122,13 +126,26 @@ impl Layers {
     pub const STOPPED_AFTER: Duration = Duration::from_millis(500);
     /// Frames of another layer in that time, at least: a pause of all layers stops none.
     const STOPPED_FRAMES: u32 = 3;
+    /// A layer that rested has so long to come again: its publisher is told, and its encoder begins anew.
+    const WAKES_WITHIN: Duration = Duration::from_secs(3);
     const MEASURED_OVER: Duration = Duration::from_secs(1);
 
     /// `count` layers, at least one, at most [`LAYERS_MAX`].
     pub fn new(count: usize) -> Self {
         let each = vec![Layer::default(); count.clamp(1, LAYERS_MAX)];
         let order = (0..each.len() as u8).collect();
-        Self { each, order, since: None, told: None, changed: false }
+        Self { each, order, since: None, told: None, changed: false, wanted: LayerMask::NONE }
+    }
+
+    /// Which layers somebody wants now. One that comes no more while nobody wants it rests: it can be had again, and costs
+    /// what it did.
+    pub fn want(&mut self, now: Instant, layers: LayerMask) {
+        for number in layers.without(self.wanted).iter() {
+            let Some(layer) = self.each.get_mut(usize::from(number)) else { continue };
+            let silent = |last| now.saturating_duration_since(last) >= Self::STOPPED_AFTER;
+            layer.woken = Some(now).filter(|_| layer.last.is_some_and(silent));
+        }
+        self.wanted = layers;
     }
 
     /// A new packet of a layer.
@@ -173,7 +190,9 @@ impl Layers {
             }
             other.alone += 1;
             let silent = other.last.is_none_or(|last| now.saturating_duration_since(last) >= Self::STOPPED_AFTER);
-            if other.available && silent && other.alone >= Self::STOPPED_FRAMES {
+            let waking = other.woken.is_some_and(|at| now.saturating_duration_since(at) < Self::WAKES_WITHIN);
+            let rests = waking || !self.wanted.contains(index as u8);
+            if other.available && silent && other.alone >= Self::STOPPED_FRAMES && !rests {
                 other.available = false;
                 (other.bits_per_second, other.fps) = (None, None);
                 self.changed = true;
@@ -193,6 +212,10 @@ impl Layers {
         // After a pause there is no whole second to measure.
         let paused = passed >= 2 * Self::MEASURED_OVER;
         for layer in &mut self.each {
+            if layer.last.is_some_and(|last| last < since) {
+                // It rests, or is about to be found gone.
+                continue;
+            }
             let (bytes, frames) = (std::mem::take(&mut layer.bytes), std::mem::take(&mut layer.frames));
             // One that began in this second has no whole one yet.
             if layer.available && !paused && (bytes > 0 || layer.bits_per_second.is_some()) {
@@ -208,7 +231,9 @@ impl Layers {
     fn rank(&mut self) {
         let each = &self.each;
         let of = |layer: &u8| each.get(usize::from(*layer));
-        let area = |layer: &u8| of(layer).and_then(|l| l.size).map_or(0, |(width, height)| u32::from(width) * u32::from(height));
+        let area = |layer: &u8| {
+            of(layer).and_then(|l| l.size).map_or(0, |(width, height)| u32::from(width) * u32::from(height))
+        };
         if each.iter().filter(|layer| layer.available).all(|layer| layer.size.is_some()) {
             self.order.sort_by_key(area);
             return;
@@ -285,6 +310,23 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    #[test]
+    fn what_nobody_wants_rests_and_can_be_had_again() {
+        let (t0, mut layers) = (start(), Layers::new(2));
+        layers.want(t0, LayerMask::first(2));
+        run(&mut layers, t0, (0, 2_200), &[0, 1], [100, 500, 0]);
+        layers.want(t0 + ms(2_200), LayerMask::of(0));
+        run(&mut layers, t0, (2_200, 9_000), &[0], [100; 3]);
+        let info = layers.list()[1];
+        assert_eq!((info.layer, info.available, info.bits_per_second), (1, true, Some(500 * 8 * 25)));
+        // Somebody wants it again: it has three seconds to come.
+        layers.want(t0 + ms(9_000), LayerMask::first(2));
+        run(&mut layers, t0, (9_000, 11_990), &[0], [100; 3]);
+        assert_eq!(available(&layers), [0, 1]);
+        run(&mut layers, t0, (12_000, 12_050), &[0], [100; 3]);
+        assert_eq!(available(&layers), [0]);
+    }
+
     /// Frames of `layers`, one packet each, from `from` to `to`, 40 ms apart. Bytes by layer.
     fn run(layers: &mut Layers, t0: Instant, (from, to): (u64, u64), which: &[u8], bytes: [usize; 3]) {
         for at in (from..to).step_by(40) {
@@ -305,6 +347,7 @@ mod tests {
     #[test]
     fn layers_are_as_they_come_and_one_that_stops_is_gone_after_half_a_second() {
         let (t0, mut layers) = (start(), Layers::new(3));
+        layers.want(t0, LayerMask::first(3));
         assert_eq!(available(&layers), [0; 0]);
         run(&mut layers, t0, (0, 200), &[0, 1], [100; 3]);
         assert_eq!(available(&layers), [0, 1]);
@@ -322,6 +365,7 @@ mod tests {
     #[test]
     fn a_pause_of_everything_stops_nothing() {
         let (t0, mut layers) = (start(), Layers::new(2));
+        layers.want(t0, LayerMask::first(2));
         run(&mut layers, t0, (0, 200), &[0, 1], [100; 3]);
         run(&mut layers, t0, (5_000, 5_030), &[0], [100; 3]);
         assert_eq!(available(&layers), [0, 1], "who comes first after it is no witness");
@@ -332,6 +376,7 @@ mod tests {
     #[test]
     fn rates_are_measured_by_the_second_and_told_when_they_moved() {
         let (t0, mut layers) = (start(), Layers::new(2));
+        layers.want(t0, LayerMask::first(2));
         // 25 frames a second of 250 and 1,000 bytes: 50 and 200 kbit/s; the first second is not whole at 960 ms.
         run(&mut layers, t0, (0, 1_000), &[1, 0], [1_000, 250, 0]);
         assert!(layers.news().is_some_and(|news| news.iter().all(|info| info.bits_per_second.is_none())));
@@ -357,6 +402,7 @@ mod tests {
     #[test]
     fn sizes_go_before_rates_and_before_the_offer() {
         let (t0, mut layers) = (start(), Layers::new(3));
+        layers.want(t0, LayerMask::first(3));
         let key = |size, rtp_time| Measured { rtp_time, bytes: 1_000, size, temporal: 1, key_frame: true };
         layers.received(t0, 0, key(Some((1280, 720)), 1));
         layers.received(t0, 1, key(Some((320, 180)), 1));
@@ -372,8 +418,10 @@ mod tests {
     #[test]
     fn a_key_frame_costs_its_bytes() {
         let (t0, mut layers) = (start(), Layers::new(1));
+        layers.want(t0, LayerMask::first(1));
         let packet = |rtp_time, key_frame| Measured { rtp_time, bytes: 1_000, size: None, temporal: 0, key_frame };
-        for (at, rtp_time, key_frame) in [(0, 1, true), (1, 1, false), (2, 1, false), (40, 2, false), (1_000, 3, false)] {
+        for (at, rtp_time, key_frame) in [(0, 1, true), (1, 1, false), (2, 1, false), (40, 2, false), (1_000, 3, false)]
+        {
             layers.received(t0 + ms(at), 0, packet(rtp_time, key_frame));
         }
         assert_eq!(layers.key_frame_cost(0), Some((3_000, 40_000)));

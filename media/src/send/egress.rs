@@ -6,11 +6,12 @@ use super::pictures::LayersMax;
 use super::srtp::{Protection, SrtpError};
 use super::stream::Stream;
 use super::twcc::{TwccHistory, TwccResult};
-use crate::codec::Format;
+use crate::codec::{Format, Kind};
+use crate::congestion::Estimator;
 use crate::ids::Random;
 use crate::packet::{Packet, Payload, StreamClock};
 use crate::transport::Section;
-use crate::units::{Deadline, WallClock, Why};
+use crate::units::{Bitrate, Deadline, WallClock, Why};
 use crate::wire::rtcp::{Blocks, Compound, Packet as Rtcp, RtcpError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,13 +126,19 @@ pub struct EgressStats {
     pub twcc_lost: u64,
     /// Key frame requests: PLI and new FIR.
     pub plis: u64,
+    /// Bytes sent again as padding, to find out what the path takes.
+    pub padding_bytes: u64,
+    /// Bursts of it.
+    pub probes: u64,
 }
 
 /// The send side of one transport.
 #[derive(Debug)]
 pub struct Egress {
-    streams: Vec<Stream>,
-    link: Link,
+    pub(super) streams: Vec<Stream>,
+    pub(super) link: Link,
+    /// Only where video is sent: sound needs no estimate, and one costs more than the sound.
+    pub(super) estimator: Option<Estimator>,
 }
 
 impl Egress {
@@ -141,7 +148,9 @@ impl Egress {
         let EgressConfig { cname, wall, rtx_packets } = config;
         let streams = sections.iter().map(|section| Stream::new(section, rtx_packets, random)).collect();
         let (twcc, counts) = (TwccHistory::default(), Counts::default());
-        Self { streams, link: Link { protection, twcc, wall, cname, counts, rtt: None } }
+        let has_video = sections.iter().any(|s| s.kind == Kind::Video && s.ssrc.is_some());
+        let link = Link { protection, twcc, wall, cname, counts, rtt: None };
+        Self { streams, link, estimator: has_video.then(Estimator::new) }
     }
 
     /// What a section carries from now on: packets of another source, in this format; `None` frees it. The numbers
@@ -284,11 +293,18 @@ impl Egress {
                     }
                 }
             }
-            Rtcp::Twcc(twcc) => self.link.twcc.receive(&twcc),
+            Rtcp::Twcc(twcc) => {
+                self.link.twcc.receive(&twcc);
+                self.estimate_anew(now);
+            }
             Rtcp::Remb(remb) => {
+                if let Some(estimator) = &mut self.estimator {
+                    estimator.remb(now, Bitrate::from_bps(remb.bits_per_second));
+                }
                 push_once(feedback, before, Feedback::Remb { bits_per_second: remb.bits_per_second });
             }
             Rtcp::Bye(bye) => {
+                self.forget_remb();
                 for ssrc in bye.ssrcs() {
                     let left = self.streams.iter().enumerate().filter(|(_, s)| s.is_reported_by(ssrc));
                     left.for_each(|(section, _)| push_once(feedback, before, Feedback::Bye { section }));
@@ -318,8 +334,9 @@ impl Egress {
         push_once(feedback, before, Feedback::KeyFrameWanted { section });
     }
 
-    /// Sends the sender reports that are due.
+    /// Sends the sender reports and probes that are due.
     pub fn wake(&mut self, now: Instant, sink: &mut dyn PacketSink) {
+        self.control(now, sink);
         let due = self.streams.iter().filter_map(Stream::report_due).any(|due| due <= now);
         for stream in self.streams.iter_mut().filter(|_| due) {
             stream.report(&mut self.link, now, now + REPORTS_TOGETHER, sink);
@@ -328,8 +345,9 @@ impl Egress {
 
     /// When [`Self::wake`] has something to do.
     pub fn deadline(&self) -> Option<Deadline> {
-        let at = self.streams.iter().filter_map(Stream::report_due).min()?;
-        Some(Deadline { at, why: Why::SenderReport })
+        let report = self.streams.iter().filter_map(Stream::report_due).min();
+        let report = report.map(|at| Deadline { at, why: Why::SenderReport });
+        Deadline::earlier(report, self.control_deadline())
     }
 
     /// Whether a section carries video that has not begun. One that changes layers has.
@@ -368,6 +386,8 @@ impl Egress {
             twcc_acked: twcc.acked,
             twcc_lost: twcc.lost,
             plis: counts.plis,
+            padding_bytes: counts.padding_bytes,
+            probes: self.estimator.as_ref().map_or(0, Estimator::bursts),
         }
     }
 }

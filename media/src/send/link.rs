@@ -23,6 +23,7 @@ pub(super) struct Counts {
     pub rtcp_received: u64,
     pub rtcp_bad: u64,
     pub plis: u64,
+    pub padding_bytes: u64,
 }
 
 /// See the module.

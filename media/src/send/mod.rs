@@ -1,5 +1,6 @@
 //! The send side of one viewer: from a shared packet to a protected datagram, and back from its reports.
 
+mod control;
 mod egress;
 pub mod forwarding;
 mod header;

@@ -268,7 +268,8 @@ impl TimeRewriter {
         let Some(last) = self.last else { return };
         let passed = now.saturating_duration_since(last.sent);
         let captured = instant_of(clock, rtp_time, clock_hz);
-        let (later, earlier) = (captured.saturating_duration_since(last.captured), last.captured - captured.min(last.captured));
+        let (later, earlier) =
+            (captured.saturating_duration_since(last.captured), last.captured - captured.min(last.captured));
         let believed = earlier < SKEW_MAX && (later + earlier).abs_diff(passed) < SKEW_MAX;
         let (elapsed, ahead) = match believed {
             true => (i64::from(ticks(later, clock_hz)) - i64::from(ticks(earlier, clock_hz)), i64::from(self.ahead)),

@@ -64,8 +64,7 @@ impl RtxRing {
     /// Makes room, so that no packet has to.
     pub fn allocate(&mut self, now: Instant) {
         self.epoch.get_or_insert(now);
-        let empty =
-            Entry { payload: None, seq: 0, rtp_time: 0, again_ms: 0, picture_id: 0, tl0: 0, marker: false };
+        let empty = Entry { payload: None, seq: 0, rtp_time: 0, again_ms: 0, picture_id: 0, tl0: 0, marker: false };
         self.entries.resize(self.packets, empty);
     }
 
@@ -90,6 +89,13 @@ impl RtxRing {
         entry.again_ms = again_ms.saturating_add(1);
         let numbers = PictureNumbers { id: entry.picture_id, tl0: entry.tl0 };
         Ok(Kept { payload, rtp_time: entry.rtp_time, marker: entry.marker, numbers })
+    }
+
+    /// A packet that is kept, for other ends than repair.
+    pub fn peek(&mut self, ext_seq: u64) -> Option<Kept> {
+        let entry = self.entry(ext_seq).filter(|e| e.seq == ext_seq as u32)?;
+        let numbers = PictureNumbers { id: entry.picture_id, tl0: entry.tl0 };
+        Some(Kept { payload: entry.payload.clone()?, rtp_time: entry.rtp_time, marker: entry.marker, numbers })
     }
 
     /// Lets go of all payloads; the room stays.

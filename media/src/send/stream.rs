@@ -19,6 +19,10 @@ use std::time::Instant;
 
 /// Packets sent again for one NACK at most: about 150 KB. A receiver that misses more asks again.
 const RTX_PER_NACK_MAX: usize = 128;
+/// Packets that padding is made of, the newest; none of them shorter than this; and looks for them at most.
+const PAD_OF: u64 = 32;
+const PAD_LEN_MIN: usize = 300;
+const PAD_LOOKS_MAX: u64 = 256;
 /// Numbers of one NACK that are looked at: the whole default ring, twice.
 const LOST_PER_NACK_MAX: usize = 1024;
 
@@ -458,6 +462,48 @@ impl Stream {
                 return;
             }
         }
+    }
+
+    /// Sends kept packets once more, the newest first, until there are so many bytes and packets of them: padding that
+    /// the viewer drops as seen. How many were sent; none where nothing of any length is kept.
+    pub fn pad(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        bytes: usize,
+        packets: usize,
+        sink: &mut dyn PacketSink,
+    ) -> u16 {
+        let Some(SectionFormat { rtx_pt: Some(pt), format, .. }) = self.carried else { return 0 };
+        let Some(rtx) = &mut self.rtx else { return 0 };
+        let (mut sent, mut sent_bytes) = (0u16, 0);
+        for look in 0..PAD_LOOKS_MAX {
+            let back = look % PAD_OF + 1;
+            if sent_bytes >= bytes && usize::from(sent) >= packets || (look == PAD_OF && sent == 0) {
+                break;
+            }
+            let Some(ext_seq) = self.numbers.next.checked_sub(back) else { continue };
+            let Some(kept) = rtx.ring.peek(ext_seq).filter(|kept| kept.payload.len() >= PAD_LEN_MIN) else { continue };
+            let outgoing = Outgoing {
+                ssrc: rtx.ssrc,
+                pt,
+                ext_seq: rtx.next,
+                rtp_time: kept.rtp_time,
+                marker: kept.marker,
+                level: None,
+                osn: Some(ext_seq as u16),
+                payload: &kept.payload,
+                pictures: (format.codec, kept.numbers),
+            };
+            rtx.next += 1;
+            rtx.sent = true;
+            if let Some(len) = link.send_rtp(now, &rtx.header, &outgoing, sink) {
+                link.counts.padding_bytes += len as u64;
+                sent_bytes += len;
+                sent += 1;
+            }
+        }
+        sent
     }
 
     /// Sends the sender report if it is due by `until`.
