@@ -26,7 +26,7 @@ impl Default for Choice {
 pub fn choose(layers: &[LayerInfo], view: &View) -> Option<Choice> {
     let available = || layers.iter().filter(|info| info.available);
     let enough = available().find(|info| fills(info, view));
-    let info = enough.or_else(|| available().last())?;
+    let info = enough.or_else(|| available().next_back())?;
     Some(Choice { layer: info.layer, max: LayersMax { temporal: temporal_max(info, view), ..LayersMax::ALL } })
 }
 

@@ -212,11 +212,11 @@ impl Layers {
         // After a pause there is no whole second to measure.
         let paused = passed >= 2 * Self::MEASURED_OVER;
         for layer in &mut self.each {
-            if layer.last.is_some_and(|last| last < since) {
-                // It rests, or is about to be found gone.
+            let (bytes, frames) = (std::mem::take(&mut layer.bytes), std::mem::take(&mut layer.frames));
+            if layer.last.is_some_and(|last| now.saturating_duration_since(last) >= Self::STOPPED_AFTER) {
+                // It rests, or is about to be found gone: this was no whole second of it.
                 continue;
             }
-            let (bytes, frames) = (std::mem::take(&mut layer.bytes), std::mem::take(&mut layer.frames));
             // One that began in this second has no whole one yet.
             if layer.available && !paused && (bytes > 0 || layer.bits_per_second.is_some()) {
                 layer.bits_per_second = Some(bytes * 8_000 / ms);
