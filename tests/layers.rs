@@ -70,6 +70,12 @@ const LAYERS: [Layer; 5] = [
         never: &["rondo-media", "rondo-actors", "actix*", "sled", "redb", "clap"],
     },
     Layer {
+        name: "rondo-netem",
+        ours: &[],
+        others: Some(&["clap", "serde", "serde_json", "thiserror", "tokio"]),
+        never: &["rondo-media", "rondo-actors", "actix*", "sled", "redb"],
+    },
+    Layer {
         name: "rondo",
         ours: &["rondo-actors", "rondo-load", "rondo-media", "rondo-migrations"],
         others: None,

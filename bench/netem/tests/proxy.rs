@@ -50,21 +50,21 @@ fn datagrams_go_both_ways_at_the_rate_that_was_ordered() {
     let (len, from) = server.recv_from(&mut buffer).expect("what the client said");
     assert_eq!(&buffer[..len], b"hello");
     let begun = Instant::now();
-    for n in 0..100u8 {
+    for n in 0..50u8 {
         server.send_to(&[n; 972], from).expect("sent");
     }
     let mut first = None;
-    for n in 0..100u8 {
+    for n in 0..50u8 {
         let len = client.recv(&mut buffer).expect("all of it");
         assert_eq!((len, buffer[0]), (972, n), "in order");
         first.get_or_insert(begun.elapsed());
     }
     let (first, last) = (first.expect("one"), begun.elapsed());
-    // A second of packets, less the first; more only if the machine is busy.
-    assert!(first >= Duration::from_millis(40) && last >= Duration::from_millis(1_030 - 1), "{first:?} {last:?}");
+    // Half a second of packets; more only if the machine is busy.
+    assert!(first >= Duration::from_millis(40) && last >= Duration::from_millis(529), "{first:?} {last:?}");
     let told = proxy.lines.find_map(|line| {
         let told: serde_json::Value = serde_json::from_str(&line.ok()?).ok()?;
-        (told["down"][0]["delivered"] == 100).then_some(told)
+        (told["down"][0]["delivered"] == 50).then_some(told)
     });
     let told = told.expect("a line that says so");
     assert_eq!((&told["clients"], &told["up"][0]["delivered"]), (&1.into(), &1.into()));
