@@ -3,7 +3,8 @@
 use super::Room;
 use super::layers::{Audience, Subscriber, Told, follows_at_first};
 use crate::api::{
-    Door, LeaveReason, ParticipantInfo, RoomEvent, SectionAssignment, SessionState, Source, TrackInfo, TransportStats, View,
+    Door, LeaveReason, ParticipantInfo, RoomEvent, SectionAssignment, SessionState, Source, TrackInfo, TransportStats,
+    View,
 };
 use crate::port::Post;
 use crate::session::{Carry, SessionMsg};

@@ -29,6 +29,8 @@ pub struct Playing {
     remb: Option<u64>,
 }
 
+/// How long packets of a layer are taken after another took its place: they fill holes that were left for them.
+const REPAIRED_FOR: Duration = Duration::from_millis(500);
 /// A viewer that waits for a key frame asks this often.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
@@ -46,6 +48,10 @@ struct Carried {
     /// A format that this section cannot carry; another one may be better.
     unsupported: Option<Format>,
     choice: Choice,
+    /// Layers that would be sent if they came.
+    wished: LayerMask,
+    /// The layer before, whose repaired packets still come, and until when.
+    repaired: Option<(u8, Instant)>,
     /// The layers that the room sends, as it was told.
     follows: LayerMask,
 }
@@ -125,14 +131,7 @@ impl Playing {
     }
 
     /// Layers of a track have come or gone, or were measured anew.
-    pub fn layers(
-        &mut self,
-        now: Instant,
-        section: u16,
-        track: TrackKey,
-        layers: LayerList,
-        room: &mut Post<RoomMsg>,
-    ) {
+    pub fn layers(&mut self, now: Instant, section: u16, track: TrackKey, layers: LayerList, room: &mut Post<RoomMsg>) {
         if let Some(carry) = self.carry_mut(section, track) {
             carry.layers = layers;
             self.choose(now, usize::from(section), room);
@@ -155,8 +154,10 @@ impl Playing {
     fn choose(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return };
         let Some(carry) = carried.carry.as_ref().filter(|_| carried.is_video) else { return };
+        let chosen = choose(&carry.layers, &carry.view);
+        carried.wished = chosen.wished;
         // While nothing comes the last choice stands.
-        if let Some(choice) = choose(&carry.layers, &carry.view)
+        if let Some(choice) = chosen.now
             && choice != carried.choice
         {
             let before = std::mem::replace(&mut carried.choice, choice);
@@ -169,16 +170,18 @@ impl Playing {
         self.follow(now, index, room);
     }
 
-    /// Tells the room which layers it is to send: the one that flows, and the one that is waited for.
+    /// Tells the room which layers it is to send: the one that flows, the one that is waited for, those that would be
+    /// better, and for a moment the one before.
     fn follow(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
         let (Some(egress), Some(carried)) = (&self.egress, self.sections.get_mut(index)) else { return };
         let Some(carry) = carried.layered() else { return };
         let chosen = match carry.layers.is_empty() {
             // Nothing is known of it yet: what comes first will do.
             true => LayerMask::first(carry.names.len()),
-            false => LayerMask::of(carried.choice.layer),
+            false => LayerMask::of(carried.choice.layer).and(carried.wished),
         };
-        let follows = egress.flowing(index).map_or(chosen, |flowing| chosen.with(flowing));
+        let repaired = carried.repaired.map(|(layer, _)| layer);
+        let follows = egress.flowing(index).into_iter().chain(repaired).fold(chosen, LayerMask::with);
         if carried.follows != follows {
             let (viewer, section, track) = (self.viewer, index as u16, carry.track);
             carried.follows = follows;
@@ -220,16 +223,20 @@ impl Playing {
             egress.lead(index, sets);
         }
         let flowed = egress.flowing(index);
-        let sent =
-            with_sink(local, to, |sink| egress.forward(now, index, layer, batch.clock, &batch.packets, sink));
+        let sent = with_sink(local, to, |sink| egress.forward(now, index, layer, batch.clock, &batch.packets, sink));
         local.counters.rtp_forwarded.add(u64::from(sent.packets));
         if sent.wants_key_frame && carried.asked_at.is_none_or(|at| now.saturating_duration_since(at) >= ASK_EVERY) {
             // Once in a while, not with every frame that passes by: the publisher's side repeats on its own.
             carried.asked_at = Some(now);
             ask(room, batch.track, layer);
         }
-        if egress.flowing(index) != flowed {
-            local.counters.layer_switches.add(u64::from(flowed.is_some()));
+        let switched = egress.flowing(index) != flowed;
+        if let Some(before) = flowed.filter(|_| switched) {
+            local.counters.layer_switches.add(1);
+            carried.repaired = Some((before, now + REPAIRED_FOR));
+        }
+        let over = carried.repaired.take_if(|(_, until)| *until <= now).is_some();
+        if switched || over {
             self.follow(now, index, room);
         }
         // For the join's span: a frame to show, or, where there is no picture, the first sound.

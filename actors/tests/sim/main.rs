@@ -2,6 +2,8 @@
 
 mod encrypted;
 mod feedback;
+mod layered;
+mod layers;
 mod lifecycle;
 mod loss;
 mod plain;

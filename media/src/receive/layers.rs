@@ -11,6 +11,8 @@ pub struct LayerInfo {
     pub layer: u8,
     /// Packets of it come.
     pub available: bool,
+    /// Packets of it have come, now or before.
+    pub known: bool,
     /// Payload, measured over the last second that was whole; `None` before that.
     pub bits_per_second: Option<u64>,
     /// Frames a second, as above.
@@ -43,6 +45,12 @@ impl LayerMask {
     #[must_use]
     pub fn with(self, layer: u8) -> Self {
         Self(self.0 | Self::of(layer).0)
+    }
+
+    /// With the layers of another.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Without the layers of another.
@@ -208,7 +216,9 @@ impl Layers {
     fn rank(&mut self) {
         let each = &self.each;
         let of = |layer: &u8| each.get(usize::from(*layer));
-        let area = |layer: &u8| of(layer).and_then(|l| l.size).map_or(0, |(width, height)| u32::from(width) * u32::from(height));
+        let area = |layer: &u8| {
+            of(layer).and_then(|l| l.size).map_or(0, |(width, height)| u32::from(width) * u32::from(height))
+        };
         if each.iter().filter(|layer| layer.available).all(|layer| layer.size.is_some()) {
             self.order.sort_by_key(area);
             return;
@@ -264,6 +274,7 @@ impl Layer {
         LayerInfo {
             layer,
             available: self.available,
+            known: self.last.is_some(),
             bits_per_second: self.bits_per_second,
             fps: self.fps,
             size: self.size,
@@ -373,7 +384,8 @@ mod tests {
     fn a_key_frame_costs_its_bytes() {
         let (t0, mut layers) = (start(), Layers::new(1));
         let packet = |rtp_time, key_frame| Measured { rtp_time, bytes: 1_000, size: None, temporal: 0, key_frame };
-        for (at, rtp_time, key_frame) in [(0, 1, true), (1, 1, false), (2, 1, false), (40, 2, false), (1_000, 3, false)] {
+        for (at, rtp_time, key_frame) in [(0, 1, true), (1, 1, false), (2, 1, false), (40, 2, false), (1_000, 3, false)]
+        {
             layers.received(t0 + ms(at), 0, packet(rtp_time, key_frame));
         }
         assert_eq!(layers.key_frame_cost(0), Some((3_000, 40_000)));

@@ -106,7 +106,11 @@ impl Forwarding {
             (Event::Follow(target), Self::Paused { .. }) => Self::Paused { target },
             (Event::Follow(target), Self::Waiting { .. }) => Self::Waiting { target },
             (Event::Follow(target), Self::Flowing { layer } | Self::Switching { layer, .. }) => {
-                if target == layer { Self::Flowing { layer } } else { Self::Switching { layer, target } }
+                if target == layer {
+                    Self::Flowing { layer }
+                } else {
+                    Self::Switching { layer, target }
+                }
             }
             (Event::Entry(layer), Self::Waiting { .. } | Self::Switching { .. }) if layer == target => {
                 Self::Flowing { layer }
@@ -120,7 +124,9 @@ impl Forwarding {
         let waited_for = if entry { Verdict::Begin } else { Verdict::Wait };
         match self {
             Self::Waiting { target } if layer == target => waited_for,
-            Self::Flowing { layer: flowing } | Self::Switching { layer: flowing, .. } if layer == flowing => Verdict::Pass,
+            Self::Flowing { layer: flowing } | Self::Switching { layer: flowing, .. } if layer == flowing => {
+                Verdict::Pass
+            }
             Self::Switching { target, .. } if layer == target => waited_for,
             Self::Free { .. }
             | Self::Paused { .. }

@@ -64,8 +64,7 @@ impl RtxRing {
     /// Makes room, so that no packet has to.
     pub fn allocate(&mut self, now: Instant) {
         self.epoch.get_or_insert(now);
-        let empty =
-            Entry { payload: None, seq: 0, rtp_time: 0, again_ms: 0, picture_id: 0, tl0: 0, marker: false };
+        let empty = Entry { payload: None, seq: 0, rtp_time: 0, again_ms: 0, picture_id: 0, tl0: 0, marker: false };
         self.entries.resize(self.packets, empty);
     }
 
