@@ -16,7 +16,7 @@ struct Layer {
     never: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 5] = [
+const LAYERS: [Layer; 6] = [
     Layer {
         name: "rondo-media",
         ours: &[],

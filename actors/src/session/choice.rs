@@ -1,7 +1,7 @@
 //! Which layer of a track a viewer is sent, from how it looks at the track and from what there is: pure.
 
 use crate::api::View;
-use rondo_media::receive::LayerInfo;
+use rondo_media::receive::{LayerInfo, LayerMask};
 use rondo_media::send::LayersMax;
 
 /// A layer, and how much of it.
@@ -19,15 +19,42 @@ impl Default for Choice {
     }
 }
 
-/// The smallest available layer that fills the size the picture is shown at; where sizes are not known, or nothing was
-/// said, the best one. Of its frames so many as are of use. `None`: no layer comes.
+/// What is sent now, and what would be sent if it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chosen {
+    /// `None`: no layer comes.
+    pub now: Option<Choice>,
+    /// The layers that would be sent: the one that is, or a better one that has stopped, or that may be better and has
+    /// not come yet. Their publisher is to send them.
+    pub wished: LayerMask,
+}
+
+/// The smallest layer that fills the size the picture is shown at; where sizes are not known, or nothing was said, the
+/// best one. Of its frames so many as are of use.
 ///
 /// `layers`: lowest quality first.
-pub fn choose(layers: &[LayerInfo], view: &View) -> Option<Choice> {
-    let available = || layers.iter().filter(|info| info.available);
-    let enough = available().find(|info| fills(info, view));
-    let info = enough.or_else(|| available().next_back())?;
-    Some(Choice { layer: info.layer, max: LayersMax { temporal: temporal_max(info, view), ..LayersMax::ALL } })
+pub fn choose(layers: &[LayerInfo], view: &View) -> Chosen {
+    let best = |layers: &mut dyn Iterator<Item = &LayerInfo>| {
+        let mut last = None;
+        for info in layers {
+            last = Some(*info);
+            if fills(info, view) {
+                break;
+            }
+        }
+        last
+    };
+    let now = best(&mut layers.iter().filter(|info| info.available));
+    let ever = best(&mut layers.iter().filter(|info| info.known));
+    let mut wished = ever.map_or(LayerMask::NONE, |info| LayerMask::of(info.layer));
+    if !ever.is_some_and(|info| fills(&info, view)) {
+        wished = layers.iter().filter(|info| !info.known).fold(wished, |all, info| all.with(info.layer));
+    }
+    let choice = |info: LayerInfo| Choice {
+        layer: info.layer,
+        max: LayersMax { temporal: temporal_max(&info, view), ..LayersMax::ALL },
+    };
+    Chosen { now: now.map(choice), wished }
 }
 
 /// Whether the picture need not be enlarged by more than a quarter, with its sides in proportion, to be shown.
@@ -55,9 +82,11 @@ fn temporal_max(info: &LayerInfo, view: &View) -> u8 {
 mod tests {
     use super::*;
 
+    /// A layer whose height is not known has not come yet, or does not tell.
     fn layer(layer: u8, height: Option<u16>, available: bool) -> LayerInfo {
         let size = height.map(|height| (height * 16 / 9, height));
-        LayerInfo { layer, available, bits_per_second: None, fps: Some(30), size, temporal_max: 2 }
+        let known = available || size.is_some();
+        LayerInfo { layer, available, known, bits_per_second: None, fps: Some(30), size, temporal_max: 2 }
     }
 
     fn view(width_px: Option<u32>, height_px: Option<u32>) -> View {
@@ -65,7 +94,7 @@ mod tests {
     }
 
     fn chosen(layers: &[LayerInfo], view: View) -> Option<u8> {
-        choose(layers, &view).map(|choice| choice.layer)
+        choose(layers, &view).now.map(|choice| choice.layer)
     }
 
     #[test]
@@ -96,10 +125,25 @@ mod tests {
         assert_eq!(chosen(&[], View::default()), None);
     }
 
+    /// Who is not sent what it would like wishes for it still, or its publisher would never know.
+    #[test]
+    fn what_has_stopped_is_wished_for_and_what_has_not_come_may_be_better() {
+        let wished = |layers: &[LayerInfo], view: View| choose(layers, &view).wished.iter().collect::<Vec<_>>();
+        let stopped = [layer(1, Some(180), true), layer(2, Some(360), false), layer(0, Some(720), false)];
+        assert_eq!(wished(&stopped, view(None, Some(360))), [2]);
+        assert_eq!(wished(&stopped, View::default()), [0]);
+        assert_eq!(wished(&stopped, view(None, Some(90))), [1]);
+        let begun = [layer(2, None, false), layer(0, Some(180), true), layer(1, Some(360), true)];
+        assert_eq!(wished(&begun, View::default()), [1, 2]);
+        assert_eq!(wished(&begun, view(None, Some(180))), [0], "this one will do");
+        assert_eq!(wished(&[layer(0, None, false), layer(1, None, false)], View::default()), [0, 1]);
+        assert_eq!(wished(&[], View::default()), [0u8; 0]);
+    }
+
     #[test]
     fn frames_that_are_of_no_use_are_left_out_by_halves() {
         let info = layer(0, None, true);
-        let max = |fps_max| choose(&[info], &View { fps_max, ..View::default() }).unwrap().max.temporal;
+        let max = |fps_max| choose(&[info], &View { fps_max, ..View::default() }).now.unwrap().max.temporal;
         assert_eq!([None, Some(60), Some(30), Some(16)].map(max), [7; 4]);
         assert_eq!([Some(15), Some(8), Some(7), Some(1), Some(0)].map(max), [1, 1, 0, 0, 0]);
         let single = LayerInfo { temporal_max: 0, ..info };

@@ -31,6 +31,8 @@ pub struct Playing {
     pub(super) sharing: Sharing,
 }
 
+/// How long packets of a layer are taken after another took its place: they fill holes that were left for them.
+const REPAIRED_FOR: Duration = Duration::from_millis(500);
 /// A viewer that waits for a key frame asks this often.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
@@ -53,6 +55,10 @@ pub(super) struct Carried {
     pub(super) choice: Choice,
     /// The viewer's path takes nothing of it.
     pub(super) starved: bool,
+    /// Layers that would be sent if they came.
+    wished: LayerMask,
+    /// The layer before, whose repaired packets still come, and until when.
+    repaired: Option<(u8, Instant)>,
     /// The layers that the room sends, as it was told.
     follows: LayerMask,
 }
@@ -178,8 +184,13 @@ impl Playing {
     fn choose(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return };
         let Some(carry) = carried.carry.as_ref().filter(|_| carried.is_video) else { return };
+        let chosen = choose(&carry.layers, &carry.view);
+        // What rests at its publisher can be had when it is chosen; what is gone, or never came, may come.
+        let there =
+            carry.layers.iter().filter(|info| info.available).fold(LayerMask::NONE, |all, info| all.with(info.layer));
+        carried.wished = chosen.wished.without(there);
         // While nothing comes the last choice stands.
-        if let Some(wish) = choose(&carry.layers, &carry.view) {
+        if let Some(wish) = chosen.now {
             carried.wish = wish;
             if egress.estimate().is_none() {
                 self.take(now, index, wish, room);
@@ -205,16 +216,18 @@ impl Playing {
         }
     }
 
-    /// Tells the room which layers it is to send: the one that flows, and the one that is waited for.
+    /// Tells the room which layers it is to send: the one that flows, the one that is waited for, those that would be
+    /// better, and for a moment the one before.
     pub(super) fn follow(&mut self, now: Instant, index: usize, room: &mut Post<RoomMsg>) {
         let (Some(egress), Some(carried)) = (&self.egress, self.sections.get_mut(index)) else { return };
         let Some(carry) = carried.layered() else { return };
         let chosen = match carry.layers.is_empty() {
             // Nothing is known of it yet: what comes first will do.
             true => LayerMask::first(carry.names.len()),
-            false => LayerMask::of(carried.choice.layer),
+            false => LayerMask::of(carried.choice.layer).and(carried.wished),
         };
-        let follows = egress.flowing(index).map_or(chosen, |flowing| chosen.with(flowing));
+        let repaired = carried.repaired.map(|(layer, _)| layer);
+        let follows = egress.flowing(index).into_iter().chain(repaired).fold(chosen, LayerMask::with);
         if carried.follows != follows {
             let (viewer, section, track) = (self.viewer, index as u16, carry.track);
             carried.follows = follows;
@@ -266,8 +279,13 @@ impl Playing {
             carried.asked_at = Some(now);
             ask(room, batch.track, layer);
         }
-        if egress.flowing(index) != flowed {
-            local.counters.layer_switches.add(u64::from(flowed.is_some()));
+        let switched = egress.flowing(index) != flowed;
+        if let Some(before) = flowed.filter(|_| switched) {
+            local.counters.layer_switches.add(1);
+            carried.repaired = Some((before, now + REPAIRED_FOR));
+        }
+        let over = carried.repaired.take_if(|(_, until)| *until <= now).is_some();
+        if switched || over {
             self.follow(now, index, room);
         }
         // For the join's span: a frame to show, or, where there is no picture, the first sound.

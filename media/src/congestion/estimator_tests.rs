@@ -129,12 +129,12 @@ impl Flow {
                     self.layers.push((ms, self.allocator.layer(0)));
                 }
             }
-            if ms % 20 == 0 {
+            if ms.is_multiple_of(20) {
                 let came = self.packet(at_us, path, 72).is_some();
                 self.audio.0 += 1;
                 self.audio.1 += u64::from(!came);
             }
-            if ms % 33 == 0 {
+            if ms.is_multiple_of(33) {
                 let rate = self.allocator.layer(0).map_or(0, |layer| self.demands[0].layers[layer].unwrap().bps());
                 self.owed_bits += rate * 33 / 1_000;
                 while self.owed_bits >= PACKET as u64 * 8 {
@@ -153,7 +153,7 @@ impl Flow {
             }
         }
         // Feedback each 50 ms of what has arrived, or should have.
-        if ms % 50 == 0 {
+        if ms.is_multiple_of(50) {
             let seen_us = at_us.saturating_sub(self.feedback_delay_us);
             let newest = self.sent.iter().rposition(|(.., arrives, _)| arrives.is_some_and(|at| at as u64 <= seen_us));
             let told: Vec<_> = self.sent.drain(..newest.map_or(0, |n| n + 1)).collect();
@@ -166,7 +166,7 @@ impl Flow {
             self.estimator.feedback(now, results, Some(MS * 100));
         }
         self.estimator.tick(now, self.sent_at.map(instant));
-        if ms % 100 == 0 {
+        if ms.is_multiple_of(100) {
             self.targets.push((ms, self.estimator.estimate().map_or(0, |e| e.target.bps() / 1_000)));
         }
     }

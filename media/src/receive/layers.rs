@@ -11,6 +11,8 @@ pub struct LayerInfo {
     pub layer: u8,
     /// Packets of it come.
     pub available: bool,
+    /// Packets of it have come, now or before.
+    pub known: bool,
     /// Payload, measured over the last second that was whole; `None` before that.
     pub bits_per_second: Option<u64>,
     /// Frames a second, as above.
@@ -43,6 +45,12 @@ impl LayerMask {
     #[must_use]
     pub fn with(self, layer: u8) -> Self {
         Self(self.0 | Self::of(layer).0)
+    }
+
+    /// With the layers of another.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Without the layers of another.
@@ -289,6 +297,7 @@ impl Layer {
         LayerInfo {
             layer,
             available: self.available,
+            known: self.last.is_some(),
             bits_per_second: self.bits_per_second,
             fps: self.fps,
             size: self.size,

@@ -220,31 +220,66 @@ const SKEW_MAX: Duration = Duration::from_secs(1);
 /// From RTP timestamps of a source to those that we send.
 #[derive(Debug, Clone)]
 pub struct TimeRewriter {
-    /// What is added to a source's timestamps, modulo 2^32.
-    offset: u32,
+    current: Mapping,
     /// The same of the layer before.
-    offset_before: u32,
+    before: Mapping,
     last: Option<Sent>,
-    /// How many ticks we are ahead of the capture times, as no time may be sent twice: made up for at the next change.
-    ahead: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Sent {
+    /// As sent, and as it would be if nothing had to be made up for.
     rtp_time: u32,
+    due: u32,
     captured: Instant,
     sent: Instant,
 }
 
+/// From one source's timestamps to ours.
+#[derive(Debug, Clone, Copy)]
+struct Mapping {
+    /// What is added, modulo 2^32.
+    offset: u32,
+    /// What is sent at least, while pictures are made up for.
+    floor: Option<Floor>,
+}
+
+/// A layer began with a picture that is older than what was sent of another. From there its pictures follow each other
+/// closely, 256 times as fast, up to where they belong: none is shown late for it, and no time is sent twice.
+#[derive(Debug, Clone, Copy)]
+struct Floor {
+    source: u32,
+    sent: u32,
+}
+
+impl Mapping {
+    fn due(&self, rtp_time: u32) -> u32 {
+        rtp_time.wrapping_add(self.offset)
+    }
+
+    fn rewrite(&self, rtp_time: u32) -> u32 {
+        let due = self.due(rtp_time);
+        let floor = self.floor.map(|floor| {
+            let since = rtp_time.wrapping_sub(floor.source).cast_signed().max(0).unsigned_abs();
+            floor.sent.wrapping_add(since / 256)
+        });
+        floor.filter(|floor| is_later(*floor, due)).unwrap_or(due)
+    }
+}
+
 impl TimeRewriter {
+    /// A floor is forgotten when pictures are so many ticks above it: a second, after which none is repaired.
+    const ABOVE_FLOOR: u32 = 90_000;
+
     /// `offset`: random (RFC 3550 §5.1).
     pub fn new(offset: u32) -> Self {
-        Self { offset, offset_before: offset, last: None, ahead: 0 }
+        let mapping = Mapping { offset, floor: None };
+        Self { current: mapping, before: mapping, last: None }
     }
 
     /// What is added to timestamps of the source.
     pub fn offset(&self) -> u32 {
-        self.offset
+        self.current.offset
     }
 
     /// Another source goes on with `rtp_time`: later than the last packet by the time that passed between the two
@@ -256,47 +291,46 @@ impl TimeRewriter {
         let captured = instant_of(clock, rtp_time, clock_hz).checked_duration_since(last.captured);
         let elapsed = captured.filter(|c| c.abs_diff(passed) < SKEW_MAX).unwrap_or(passed);
         let first = last.rtp_time.wrapping_add(ticks(elapsed, clock_hz).max(1));
-        self.offset = first.wrapping_sub(rtp_time);
-        self.ahead = 0;
+        self.current = Mapping { offset: first.wrapping_sub(rtp_time), floor: None };
     }
 
     /// Another layer of the same source goes on with `rtp_time`: as [`Self::begin`], but its first picture may be one that
-    /// was sent already, in the other layer, or older. It gets the next tick then, and the ticks so won are given back
-    /// with the next change of layers, so that many changes add up to nothing.
+    /// was sent already, in the other layer, or older. It gets the next tick then, and those behind it catch up.
     pub fn switch(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
-        self.offset_before = self.offset;
+        self.before = self.current;
         let Some(last) = self.last else { return };
         let passed = now.saturating_duration_since(last.sent);
         let captured = instant_of(clock, rtp_time, clock_hz);
-        let (later, earlier) =
-            (captured.saturating_duration_since(last.captured), last.captured - captured.min(last.captured));
+        let later = captured.saturating_duration_since(last.captured);
+        let earlier = last.captured.saturating_duration_since(captured);
         let believed = earlier < SKEW_MAX && (later + earlier).abs_diff(passed) < SKEW_MAX;
-        let (elapsed, ahead) = match believed {
-            true => (i64::from(ticks(later, clock_hz)) - i64::from(ticks(earlier, clock_hz)), i64::from(self.ahead)),
-            false => (i64::from(ticks(passed, clock_hz)), 0),
+        let first = match believed {
+            true => last.due.wrapping_add(ticks(later, clock_hz)).wrapping_sub(ticks(earlier, clock_hz)),
+            false => last.rtp_time.wrapping_add(ticks(passed, clock_hz)),
         };
-        let step = (elapsed - ahead).max(1);
-        // Both are far below 2^31: `SKEW_MAX` bounds what is believed, and the rest is the time that passed.
-        self.ahead = (step - (elapsed - ahead)) as u32;
-        self.offset = last.rtp_time.wrapping_add(step as u32).wrapping_sub(rtp_time);
-    }
-
-    /// The timestamp to send of the layer before.
-    pub fn rewrite_before(&self, rtp_time: u32) -> u32 {
-        rtp_time.wrapping_add(self.offset_before)
+        let sent = last.rtp_time.wrapping_add(1);
+        let floor = is_later(sent, first).then_some(Floor { source: rtp_time, sent });
+        self.current = Mapping { offset: first.wrapping_sub(rtp_time), floor };
     }
 
     /// The timestamp to send.
     pub fn rewrite(&self, rtp_time: u32) -> u32 {
-        rtp_time.wrapping_add(self.offset)
+        self.current.rewrite(rtp_time)
+    }
+
+    /// The timestamp to send of the layer before.
+    pub fn rewrite_before(&self, rtp_time: u32) -> u32 {
+        self.before.rewrite(rtp_time)
     }
 
     /// Remembers the packet that a later source goes on from: the newest in RTP time.
     pub fn sent(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
         let captured = instant_of(clock, rtp_time, clock_hz);
-        let rtp_time = self.rewrite(rtp_time);
-        if !self.last.is_some_and(|last| is_later(last.rtp_time, rtp_time)) {
-            self.last = Some(Sent { rtp_time, captured, sent: now });
+        let (sent, due) = (self.current.rewrite(rtp_time), self.current.due(rtp_time));
+        if !self.last.is_some_and(|last| is_later(last.rtp_time, sent)) {
+            self.last = Some(Sent { rtp_time: sent, due, captured, sent: now });
+            self.current.floor =
+                self.current.floor.filter(|floor| !is_later(due, floor.sent.wrapping_add(Self::ABOVE_FLOOR)));
         }
     }
 }
@@ -520,7 +554,7 @@ mod tests {
     }
 
     /// Two layers with clocks of their own, 30 pictures a second, changed for each other whenever: times rise with every
-    /// picture, and after any number of changes they are off the capture times by a tick or two.
+    /// picture, and after any number of changes they are off the capture times by a tick.
     #[test]
     fn layers_take_turns_and_time_neither_stands_still_nor_drifts() {
         let t0 = origin();
@@ -545,9 +579,30 @@ mod tests {
                 last = Some(sent);
                 times.sent(now(layer), rtp_time(layer), clocks[layer], HZ);
                 let drift = sent.wrapping_sub(5_007 + picture * 2_970).cast_signed();
-                assert!((0..=2).contains(&drift), "picture {picture}: {drift} ticks");
+                assert!((0..=1).contains(&drift), "picture {picture}: {drift} ticks");
             }
         }
+    }
+
+    /// The key frame of a layer was repaired late: the other one is five pictures ahead. They are made up for at once.
+    #[test]
+    fn a_layer_that_begins_late_catches_up() {
+        let (t0, ms) = (origin(), Duration::from_millis);
+        let clock = clock(t0, 0);
+        let mut times = TimeRewriter::new(0);
+        times.begin(t0, 0, clock, HZ);
+        times.sent(t0 + ms(500), 45_000, clock, HZ);
+        times.switch(t0 + ms(510), 30_000, clock, HZ);
+        let sent = [30_000, 33_000, 36_000, 39_000, 42_000, 45_000, 48_000, 51_000].map(|at| times.rewrite(at));
+        assert_eq!(sent, [45_001, 45_012, 45_024, 45_036, 45_047, 45_059, 48_000, 51_000]);
+        times.sent(t0 + ms(600), 51_000, clock, HZ);
+        assert_eq!(times.rewrite(33_000), 45_012, "a repaired packet has the time of its picture");
+        // Another change in the middle of it neither goes back nor adds to it.
+        times.sent(t0 + ms(600), 39_000, clock, HZ);
+        times.switch(t0 + ms(610), 54_000, clock, HZ);
+        assert_eq!([times.rewrite(54_000), times.rewrite_before(33_000)], [54_000, 45_012]);
+        times.sent(t0 + ms(3_000), 270_000, clock, HZ);
+        assert_eq!(times.rewrite(u32::MAX / 2 + 200_000), u32::MAX / 2 + 200_000, "long after");
     }
 
     #[test]

@@ -124,7 +124,7 @@ mod tests {
 
     fn kept(i: u64) -> Kept {
         let numbers = PictureNumbers { id: i as u16 & 0x7fff, tl0: i as u8 };
-        Kept { payload: payload(i), rtp_time: i as u32, marker: i % 2 == 0, numbers }
+        Kept { payload: payload(i), rtp_time: i as u32, marker: i.is_multiple_of(2), numbers }
     }
 
     fn keep(ring: &mut RtxRing, i: u64) {
