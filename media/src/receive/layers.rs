@@ -243,7 +243,7 @@ impl Layers {
             of(layer).and_then(|l| l.size).map_or(0, |(width, height)| u32::from(width) * u32::from(height))
         };
         if each.iter().filter(|layer| layer.available).all(|layer| layer.size.is_some()) {
-            self.order.sort_by_key(area);
+            self.order.sort_by_key(|layer| (area(layer), *layer));
             return;
         }
         let rate = |layer: &u8| of(layer).filter(|l| l.available).and_then(|l| l.bits_per_second);
