@@ -102,7 +102,7 @@ pub enum Why {
     Restart,
     /// Draining ends.
     Drain,
-    /// A publisher is told which layers nobody wants.
+    /// All layers of a publisher are silent, or it is told which of them nobody wants.
     Layers,
     /// Statistics are gathered.
     Statistics,

@@ -1,11 +1,12 @@
 //! Which layers of a track anybody follows: the room sends each viewer no others, and tells the publisher what nobody wants.
 
 use super::Room;
-use super::members::{Viewer, numbered};
+use super::members::{Track, Viewer, numbered};
 use crate::api::{LayerWanted, RoomEvent};
 use crate::port::Port;
 use crate::session::SessionMsg;
 use rondo_media::codec::Kind;
+use rondo_media::ids::SessionId;
 use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
 use rondo_media::transport::LAYERS_MAX;
@@ -128,6 +129,17 @@ pub fn follows_at_first(names: &[String]) -> LayerMask {
     if names.len() > 1 { LayerMask::NONE } else { LayerMask::of(0) }
 }
 
+impl Track {
+    /// As its page is told.
+    fn layers_wanted(&self) -> RoomEvent {
+        let name = |layer: u8| self.names.get(usize::from(layer)).cloned();
+        let wanted = |layer: u8| !self.told.unwanted.contains(layer);
+        let layers =
+            all_layers(&self.names).iter().map(|layer| LayerWanted { rid: name(layer), wanted: wanted(layer) });
+        RoomEvent::LayersWanted { track: self.id, layers: layers.collect() }
+    }
+}
+
 impl Room {
     /// A session follows other layers of a track than before.
     pub(super) fn follows(&mut self, now: Instant, key: TrackKey, viewer: Viewer, section: u16, layers: LayerMask) {
@@ -200,12 +212,16 @@ impl Room {
             self.fading.insert((at, key));
         }
         if news {
-            let (id, session, unwanted) = (track.id, track.session, told.unwanted);
-            let name = |layer: u8| track.names.get(usize::from(layer)).cloned();
-            let layers = all.iter().map(|layer| LayerWanted { rid: name(layer), wanted: !unwanted.contains(layer) });
-            let event = RoomEvent::LayersWanted { track: id, layers: layers.collect() };
+            let (session, event) = (track.session, track.layers_wanted());
             self.emit(now, Some(session), event);
         }
+    }
+
+    /// What the page of a session must know of its tracks that a snapshot does not tell.
+    pub(super) fn layers_unwanted(&self, session: SessionId) -> impl Iterator<Item = RoomEvent> {
+        let mine =
+            self.tracks.values().filter(move |track| track.session == session && !track.told.unwanted.is_empty());
+        mine.map(Track::layers_wanted)
     }
 
     /// Tells what nobody has wanted for long enough.

@@ -24,8 +24,8 @@ impl Default for Choice {
 pub struct Chosen {
     /// `None`: no layer comes.
     pub now: Option<Choice>,
-    /// The layers that would be sent: the one that is, or a better one that has stopped, or that may be better and has
-    /// not come yet. Their publisher is to send them.
+    /// The layers that are to come: the one that fills the place best of all that ever came; while that does not, those
+    /// up to it, from what comes or, where nothing does, from the smallest; and what may be better and never came.
     pub wished: LayerMask,
 }
 
@@ -34,38 +34,57 @@ pub struct Chosen {
 ///
 /// `layers`: lowest quality first.
 pub fn choose(layers: &[LayerInfo], view: &View) -> Chosen {
-    let best = |layers: &mut dyn Iterator<Item = &LayerInfo>| {
-        let mut last = None;
-        for info in layers {
-            last = Some(*info);
+    let best = |among: fn(&LayerInfo) -> bool| {
+        let mut found = None;
+        for (place, info) in layers.iter().enumerate().filter(|(_, info)| among(info)) {
+            found = Some((place, info));
             if fills(info, view) {
                 break;
             }
         }
-        last
+        found
     };
-    let now = best(&mut layers.iter().filter(|info| info.available));
-    let ever = best(&mut layers.iter().filter(|info| info.known));
-    let mut wished = ever.map_or(LayerMask::NONE, |info| LayerMask::of(info.layer));
-    if !ever.is_some_and(|info| fills(&info, view)) {
+    let (now, ever) = (best(|info| info.available), best(|info| info.known));
+    let mut wished = LayerMask::NONE;
+    if let Some((top, info)) = ever {
+        let from = now.map_or(0, |(place, _)| place).min(top);
+        let known = layers.iter().take(top + 1).skip(from).filter(|info| info.known);
+        wished = known.fold(LayerMask::of(info.layer), |all, info| all.with(info.layer));
+    }
+    if !ever.is_some_and(|(_, info)| fills(info, view)) {
         wished = layers.iter().filter(|info| !info.known).fold(wished, |all, info| all.with(info.layer));
     }
-    let choice = |info: LayerInfo| Choice {
+    let choice = |(_, info): (usize, &LayerInfo)| Choice {
         layer: info.layer,
-        max: LayersMax { temporal: temporal_max(&info, view), ..LayersMax::ALL },
+        max: LayersMax { temporal: temporal_max(info, view), spatial: spatial_max(info, view) },
     };
     Chosen { now: now.map(choice), wished }
 }
 
+/// The smallest layer that ever came.
+pub fn smallest(layers: &[LayerInfo]) -> Option<u8> {
+    layers.iter().find(|info| info.known).map(|info| info.layer)
+}
+
 /// Whether the picture need not be enlarged by more than a quarter, with its sides in proportion, to be shown.
 fn fills(info: &LayerInfo, view: &View) -> bool {
-    let Some((width, height)) = info.size else { return false };
+    info.size.is_some_and(|size| size_fills(size, view))
+}
+
+fn size_fills((width, height): (u16, u16), view: &View) -> bool {
     let side = |have: u16, want: Option<u32>| want.map(|want| u64::from(have) * 5 >= u64::from(want) * 4);
     // The side that is reached first bounds the picture.
     match (side(width, view.width_px), side(height, view.height_px)) {
         (None, None) => false,
         (wide, high) => wide == Some(true) || high == Some(true),
     }
+}
+
+/// The lowest spatial layer inside the stream that fills the place.
+fn spatial_max(info: &LayerInfo, view: &View) -> u8 {
+    let Some(spatial) = &info.spatial else { return LayersMax::ALL.spatial };
+    let below = spatial.sizes().split_last().map_or(&[][..], |(_, below)| below);
+    below.iter().position(|size| size_fills(*size, view)).map_or(LayersMax::ALL.spatial, |layer| layer as u8)
 }
 
 /// Each temporal layer left out halves the frames.
@@ -81,12 +100,22 @@ fn temporal_max(info: &LayerInfo, view: &View) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rondo_media::codec::Codec;
 
     /// A layer whose height is not known has not come yet, or does not tell.
     fn layer(layer: u8, height: Option<u16>, available: bool) -> LayerInfo {
         let size = height.map(|height| (height * 16 / 9, height));
         let known = available || size.is_some();
-        LayerInfo { layer, available, known, bits_per_second: None, fps: Some(30), size, temporal_max: 2 }
+        LayerInfo {
+            layer,
+            available,
+            known,
+            bits_per_second: None,
+            fps: Some(30),
+            size,
+            temporal_max: 2,
+            spatial: None,
+        }
     }
 
     fn view(width_px: Option<u32>, height_px: Option<u32>) -> View {
@@ -130,14 +159,31 @@ mod tests {
     fn what_has_stopped_is_wished_for_and_what_has_not_come_may_be_better() {
         let wished = |layers: &[LayerInfo], view: View| choose(layers, &view).wished.iter().collect::<Vec<_>>();
         let stopped = [layer(1, Some(180), true), layer(2, Some(360), false), layer(0, Some(720), false)];
-        assert_eq!(wished(&stopped, view(None, Some(360))), [2]);
-        assert_eq!(wished(&stopped, View::default()), [0]);
+        assert_eq!(wished(&stopped, view(None, Some(360))), [1, 2]);
+        assert_eq!(wished(&stopped, View::default()), [0, 1, 2]);
         assert_eq!(wished(&stopped, view(None, Some(90))), [1]);
         let begun = [layer(2, None, false), layer(0, Some(180), true), layer(1, Some(360), true)];
         assert_eq!(wished(&begun, View::default()), [1, 2]);
         assert_eq!(wished(&begun, view(None, Some(180))), [0], "this one will do");
         assert_eq!(wished(&[layer(0, None, false), layer(1, None, false)], View::default()), [0, 1]);
         assert_eq!(wished(&[], View::default()), [0u8; 0]);
+        let silent = [layer(1, Some(180), false), layer(2, Some(360), false), layer(0, Some(720), false)];
+        assert_eq!(wished(&silent, View::default()), [0, 1, 2]);
+        assert_eq!(wished(&silent, view(None, Some(360))), [1, 2]);
+        let larger = [layer(1, Some(180), false), layer(2, Some(360), false), layer(0, Some(720), true)];
+        assert_eq!(wished(&larger, view(None, Some(180))), [1], "what comes is followed anyway");
+    }
+
+    #[test]
+    fn spatial_layers_that_are_of_no_use_are_left_out() {
+        // Three layers: 320 × 180, 640 × 360, 1280 × 720 (RFC 9628 §4.2.1).
+        let structure = [10, 2 << 5 | 16, 1, 64, 0, 180, 2, 128, 1, 104, 5, 0, 2, 208];
+        let spatial = Codec::Vp9.spatial_sizes(&structure);
+        let info = LayerInfo { spatial, ..layer(0, Some(720), true) };
+        let max = |height| choose(&[info], &view(None, height)).now.unwrap().max.spatial;
+        assert_eq!([Some(180), Some(360), Some(720), Some(2_000), None].map(max), [0, 1, 7, 7, 7]);
+        let single = LayerInfo { spatial: Codec::Vp9.spatial_sizes(&structure[..0]), ..info };
+        assert_eq!(choose(&[single], &view(None, Some(10))).now.unwrap().max.spatial, 7);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a session plays: our egress, what each section carries, and which layer of it.
 
 use super::Carry;
-use super::choice::{Choice, choose};
+use super::choice::{Choice, choose, smallest};
 use super::peer::with_sink;
 use super::share::Sharing;
 use crate::api::{SubscriptionStats, TransportStats, View};
@@ -227,7 +227,10 @@ impl Playing {
             false => LayerMask::of(carried.choice.layer).and(carried.wished),
         };
         let repaired = carried.repaired.map(|(layer, _)| layer);
-        let follows = egress.flowing(index).into_iter().chain(repaired).fold(chosen, LayerMask::with);
+        // Before anything flows the smallest is sent for, too: what is waited for may be more than the publisher's link has
+        // room for just now.
+        let flowing = egress.flowing(index).or_else(|| smallest(&carry.layers));
+        let follows = flowing.into_iter().chain(repaired).fold(chosen, LayerMask::with);
         if carried.follows != follows {
             let (viewer, section, track) = (self.viewer, index as u16, carry.track);
             carried.follows = follows;

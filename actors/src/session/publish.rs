@@ -155,6 +155,7 @@ impl Publishing {
                 for number in 0..section.layers.len() {
                     fan_out(section, number, (now, local, session), (&self.clock, &mut self.spare), room);
                 }
+                section.measured.wake(now);
                 if section.announced.is_some()
                     && let Some(layers) = section.measured.news()
                 {
@@ -191,10 +192,12 @@ impl Publishing {
 
     /// When it next wants to be woken.
     pub fn deadline(&self) -> Option<Deadline> {
-        let layers = self.sections.iter().flatten().flat_map(|section| &section.layers);
-        layers.fold(None, |soonest, layer| {
-            let receiver = layer.receiver.as_ref().and_then(StreamReceiver::deadline);
-            Deadline::earlier(soonest, Deadline::earlier(receiver, layer.key_frames.deadline()))
+        self.sections.iter().flatten().fold(None, |soonest, section| {
+            let silence = Deadline::earlier(soonest, section.measured.deadline());
+            section.layers.iter().fold(silence, |soonest, layer| {
+                let receiver = layer.receiver.as_ref().and_then(StreamReceiver::deadline);
+                Deadline::earlier(soonest, Deadline::earlier(receiver, layer.key_frames.deadline()))
+            })
         })
     }
 
@@ -265,6 +268,7 @@ fn measured(packet: &ReceivedRtp, key_frame: bool) -> Measured {
         rtp_time: packet.rtp_time,
         bytes: packet.payload.len(),
         size: if key_frame { codec.key_frame_size(&packet.payload) } else { None },
+        spatial: if key_frame { codec.spatial_sizes(&packet.payload) } else { None },
         temporal: codec.descriptor(&packet.payload).and_then(|descriptor| descriptor.temporal).unwrap_or(0),
         key_frame,
     }

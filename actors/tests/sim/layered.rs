@@ -195,8 +195,7 @@ impl Layered {
 
     fn send_frame(&mut self, now: Instant) {
         let (frame, temporal, mut packets) = (self.frame, self.temporal, Vec::new());
-        for number in 0..self.layers.len() {
-            let layer = &mut self.layers[number];
+        for (number, (layer, rid)) in self.layers.iter_mut().zip(RIDS).enumerate() {
             if !layer.active {
                 continue;
             }
@@ -209,7 +208,7 @@ impl Layered {
                     layer.sent.pop_first();
                 }
                 let header = RtpHeader { marker, pt: VP8, seq: layer.seq, rtp_time, ssrc: layer.ssrc };
-                packets.push(emit(header, (RID_EXT, RIDS[number]), payload));
+                packets.push(emit(header, (RID_EXT, rid), payload));
                 layer.seq = layer.seq.wrapping_add(1);
             }
             if frame % 30 == 5 {

@@ -21,6 +21,8 @@ struct Stage {
     sim: Sim<Layered>,
     shared: Shared,
     next: u8,
+    /// Layers that no page gets going.
+    broken: [bool; 3],
 }
 
 struct Person {
@@ -30,7 +32,7 @@ struct Person {
 
 impl Stage {
     fn new(seed: u64) -> Self {
-        Self { sim: sim(seed), shared: Shared::plain(), next: 1 }
+        Self { sim: sim(seed), shared: Shared::plain(), next: 1, broken: [false; 3] }
     }
 
     fn join(&mut self, publishes: bool, link: Link) -> Person {
@@ -90,7 +92,7 @@ impl Stage {
                     let RoomEvent::LayersWanted { layers, .. } = &*numbered.event else { continue };
                     assert!(layers.iter().map(|layer| layer.rid.as_deref()).eq(RIDS.map(Some)));
                     for (n, layer) in layers.iter().enumerate() {
-                        self.sim.client(person.client).activate(n, layer.wanted);
+                        self.sim.client(person.client).activate(n, layer.wanted && !self.broken[n]);
                     }
                 }
             }
@@ -254,6 +256,41 @@ fn sim_a_layer_that_vanishes_and_comes_back() {
     let stats = stage.stats(&bob);
     let shown = &stats.subscriptions[0];
     assert_eq!((shown.layer.as_deref(), shown.flowing, shown.paused), (Some("f"), true, false));
+}
+
+/// A publisher whose link has no room any more for what is wanted, while by our own wish it sends nothing else.
+#[test]
+fn sim_a_layer_that_does_not_wake_is_replaced_by_the_next_best() {
+    let mut stage = Stage::new(11);
+    let (ann, bob) = (stage.join(true, lan()), stage.join(false, lan()));
+    let feed = stage.feed(&ann);
+    let mut pages = [(&ann, feed)];
+    stage.run_with_pages(secs(4), &mut pages);
+    assert_eq!(stage.sim.client(ann.client).active(), [false, false, true]);
+    let track = stage.tracks()[0];
+    // Hidden; shown again, the best layer does not come back.
+    stage.wish(&bob, Wish { paused: true, ..shown_at(track, None) });
+    stage.run_with_pages(secs(10), &mut pages);
+    stage.broken[2] = true;
+    let shown = stage.sim.now();
+    stage.wish(&bob, shown_at(track, None));
+    stage.run_with_pages(secs(5), &mut pages);
+    let first = stage.got(&bob)[0].first_since(shown).expect("a picture");
+    assert!(first.at - shown < ms(1_000), "{:?}", first.at - shown);
+    assert_eq!(stage.layer(&bob), Some(1), "the best of those that come");
+    stage.broken[2] = false;
+    stage.sim.client(ann.client).activate(2, true);
+    stage.run_with_pages(secs(6), &mut pages);
+    assert_eq!(stage.layer(&bob), Some(2));
+    assert_eq!(stage.sim.client(ann.client).active(), [false, false, true]);
+    // It ends while it is all there is.
+    stage.broken[2] = true;
+    stage.sim.client(ann.client).activate(2, false);
+    let gone = stage.sim.now();
+    stage.run_with_pages(secs(6), &mut pages);
+    let next = stage.got(&bob)[0].first_since(gone + ms(100)).expect("a picture");
+    assert!(next.at - gone < ms(3_000), "{:?}", next.at - gone);
+    stage.got(&bob)[0].check("through all of it");
 }
 
 #[test]

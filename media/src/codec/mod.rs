@@ -84,12 +84,21 @@ impl Codec {
         }
     }
 
-    /// Width and height in pixels, where this payload begins a key frame and says so. Read of VP8 only: others put it
-    /// where a forwarder has no other reason to look.
+    /// Width and height in pixels, where this payload begins a key frame and says so; of VP9 that of its highest spatial
+    /// layer. Not read of others, which put it where a forwarder has no other reason to look.
     pub fn key_frame_size(self, payload: &[u8]) -> Option<(u16, u16)> {
         match self {
             Codec::Vp8 => vp8::key_frame_size(payload),
-            Codec::Opus | Codec::Vp9 | Codec::H264 | Codec::Av1 => None,
+            Codec::Vp9 => self.spatial_sizes(payload)?.sizes().last().copied(),
+            Codec::Opus | Codec::H264 | Codec::Av1 => None,
+        }
+    }
+
+    /// Sizes of the spatial layers inside the stream, where this payload tells them.
+    pub fn spatial_sizes(self, payload: &[u8]) -> Option<vp9::SpatialSizes> {
+        match self {
+            Codec::Vp9 => vp9::spatial_sizes(payload),
+            Codec::Opus | Codec::Vp8 | Codec::H264 | Codec::Av1 => None,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The simulcast layers of one publisher's section: which of them come, how large they are and what they cost.
 
+use crate::codec::vp9::SpatialSizes;
 use crate::transport::LAYERS_MAX;
+use crate::units::{Deadline, Why};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ pub struct LayerInfo {
     pub size: Option<(u16, u16)>,
     /// The highest temporal layer of it; 0 where there are none.
     pub temporal_max: u8,
+    /// Sizes of the spatial layers inside it, where there are any and they tell.
+    pub spatial: Option<SpatialSizes>,
 }
 
 /// Some layers of a track.
@@ -87,13 +91,16 @@ pub struct Measured {
     pub bytes: usize,
     /// Of the key frame that begins with it.
     pub size: Option<(u16, u16)>,
+    /// The same of each of its spatial layers.
+    pub spatial: Option<SpatialSizes>,
     /// Temporal layer; 0 where there is none.
     pub temporal: u8,
     /// It begins a key frame.
     pub key_frame: bool,
 }
 
-/// See the module. Layers are *as they come*: one that never came, or that stopped while others go on, is not available.
+/// See the module. Layers are *as they come*: one that never came, or that stopped while others go on, is not available;
+/// where all have stopped, none is after a while.
 ///
 /// They are in order of picture size where all of those that come tell one; else as in the offer, but that a layer with
 /// clearly more bits a second than the one above it takes its place, until that is clearly the other way round.
@@ -121,6 +128,7 @@ struct Layer {
     fps: Option<u8>,
     size: Option<(u16, u16)>,
     temporal_max: u8,
+    spatial: Option<SpatialSizes>,
     /// Frames since another layer came last.
     alone: u32,
     /// When somebody wanted it again.
@@ -136,6 +144,9 @@ impl Layers {
     const STOPPED_FRAMES: u32 = 3;
     /// A layer that rested has so long to come again: its publisher is told, and its encoder begins anew.
     const WAKES_WITHIN: Duration = Duration::from_secs(3);
+    /// Where there are several: when all of them are silent for so long, the publisher may have stopped sending the others
+    /// by our own wish. Long enough for a shared screen on which nothing moves.
+    pub const ALL_STOPPED_AFTER: Duration = Duration::from_secs(2);
     const MEASURED_OVER: Duration = Duration::from_secs(1);
 
     /// `count` layers, at least one, at most [`LAYERS_MAX`].
@@ -178,8 +189,8 @@ impl Layers {
         {
             *bytes += packet.bytes as u64;
         }
-        if packet.size.is_some() && this.size != packet.size {
-            this.size = packet.size;
+        if packet.size.is_some() && (this.size, this.spatial) != (packet.size, packet.spatial) {
+            (this.size, this.spatial) = (packet.size, packet.spatial);
             self.changed = true;
             self.rank();
         }
@@ -201,10 +212,27 @@ impl Layers {
             let waking = other.woken.is_some_and(|at| now.saturating_duration_since(at) < Self::WAKES_WITHIN);
             let rests = waking || !self.wanted.contains(index as u8);
             if other.available && silent && other.alone >= Self::STOPPED_FRAMES && !rests {
-                other.available = false;
-                (other.bits_per_second, other.fps) = (None, None);
+                other.stop();
                 self.changed = true;
             }
+        }
+    }
+
+    /// When the silence of all layers is to be noticed.
+    pub fn deadline(&self) -> Option<Deadline> {
+        // What nobody wants rests.
+        if self.each.len() < 2 || self.wanted.is_empty() || !self.each.iter().any(|layer| layer.available) {
+            return None;
+        }
+        let newest = self.each.iter().filter_map(|layer| layer.last.max(layer.woken)).max()?;
+        Some(Deadline { at: newest + Self::ALL_STOPPED_AFTER, why: Why::Layers })
+    }
+
+    /// Notices it.
+    pub fn wake(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|deadline| deadline.at <= now) {
+            self.each.iter_mut().for_each(Layer::stop);
+            self.changed = true;
         }
     }
 
@@ -243,6 +271,7 @@ impl Layers {
             of(layer).and_then(|l| l.size).map_or(0, |(width, height)| u32::from(width) * u32::from(height))
         };
         if each.iter().filter(|layer| layer.available).all(|layer| layer.size.is_some()) {
+            // Among equals the offer decides.
             self.order.sort_by_key(|layer| (area(layer), *layer));
             return;
         }
@@ -293,6 +322,11 @@ impl Layers {
 }
 
 impl Layer {
+    fn stop(&mut self) {
+        self.available = false;
+        (self.bits_per_second, self.fps) = (None, None);
+    }
+
     fn info(&self, layer: u8) -> LayerInfo {
         LayerInfo {
             layer,
@@ -302,6 +336,7 @@ impl Layer {
             fps: self.fps,
             size: self.size,
             temporal_max: self.temporal_max,
+            spatial: self.spatial,
         }
     }
 }
@@ -341,7 +376,14 @@ mod tests {
         for at in (from..to).step_by(40) {
             for layer in which {
                 let bytes = bytes[usize::from(*layer)];
-                let packet = Measured { rtp_time: at as u32 * 90, bytes, size: None, temporal: 0, key_frame: at == 0 };
+                let packet = Measured {
+                    rtp_time: at as u32 * 90,
+                    bytes,
+                    size: None,
+                    spatial: None,
+                    temporal: 0,
+                    key_frame: at == 0,
+                };
                 layers.received(t0 + ms(at), *layer, packet);
             }
         }
@@ -380,6 +422,18 @@ mod tests {
         assert_eq!(available(&layers), [0, 1], "who comes first after it is no witness");
         run(&mut layers, t0, (5_040, 5_200), &[0, 1], [100; 3]);
         assert_eq!(available(&layers), [0, 1]);
+        // Unless it lasts, and somebody looks at the clock. The last frame came at 5,160 ms.
+        let deadline = layers.deadline().unwrap();
+        assert_eq!((deadline.at, deadline.why), (t0 + ms(7_160), Why::Layers));
+        layers.news();
+        layers.wake(t0 + ms(7_159));
+        assert!(layers.news().is_none() && available(&layers) == [0, 1]);
+        layers.wake(t0 + ms(7_160));
+        assert!(layers.news().is_some() && available(&layers).is_empty());
+        assert_eq!(layers.deadline(), None);
+        let mut single = Layers::new(1);
+        run(&mut single, t0, (0, 200), &[0], [100; 3]);
+        assert_eq!(single.deadline(), None, "there is nothing else to send for");
     }
 
     #[test]
@@ -412,7 +466,8 @@ mod tests {
     fn sizes_go_before_rates_and_before_the_offer() {
         let (t0, mut layers) = (start(), Layers::new(3));
         layers.want(t0, LayerMask::first(3));
-        let key = |size, rtp_time| Measured { rtp_time, bytes: 1_000, size, temporal: 1, key_frame: true };
+        let key =
+            |size, rtp_time| Measured { rtp_time, bytes: 1_000, size, spatial: None, temporal: 1, key_frame: true };
         layers.received(t0, 0, key(Some((1280, 720)), 1));
         layers.received(t0, 1, key(Some((320, 180)), 1));
         let order = |layers: &Layers| layers.list().iter().map(|info| info.layer).collect::<Vec<_>>();
@@ -422,13 +477,23 @@ mod tests {
         layers.received(t0 + ms(1), 2, key(Some((640, 360)), 2));
         assert_eq!(order(&layers), [1, 2, 0]);
         assert_eq!(layers.list()[0].temporal_max, 1);
+        let mut equal = Layers::new(3);
+        [2, 0, 1].into_iter().for_each(|layer| equal.received(t0, layer, key(Some((640, 360)), 1)));
+        assert_eq!(order(&equal), [0, 1, 2], "as offered");
     }
 
     #[test]
     fn a_key_frame_costs_its_bytes() {
         let (t0, mut layers) = (start(), Layers::new(1));
         layers.want(t0, LayerMask::first(1));
-        let packet = |rtp_time, key_frame| Measured { rtp_time, bytes: 1_000, size: None, temporal: 0, key_frame };
+        let packet = |rtp_time, key_frame| Measured {
+            rtp_time,
+            bytes: 1_000,
+            size: None,
+            spatial: None,
+            temporal: 0,
+            key_frame,
+        };
         for (at, rtp_time, key_frame) in [(0, 1, true), (1, 1, false), (2, 1, false), (40, 2, false), (1_000, 3, false)]
         {
             layers.received(t0 + ms(at), 0, packet(rtp_time, key_frame));

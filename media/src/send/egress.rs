@@ -57,7 +57,8 @@ pub struct Forwarded {
     pub bytes: u64,
     /// A packet that a decoder can begin with was sent; video only.
     pub key_frame: bool,
-    /// The section waits for a key frame of this layer, to begin or to change layers, and there was none.
+    /// The section waits for a key frame of this layer, to begin, to change layers, or to send more of it, and there was
+    /// none.
     pub wants_key_frame: bool,
 }
 

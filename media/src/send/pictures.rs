@@ -75,6 +75,8 @@ pub(super) struct Pictures {
     /// Layers sent now, and those wanted.
     sent: LayersMax,
     wanted: LayersMax,
+    /// A spatial layer is wanted that nothing could begin with yet.
+    waits: bool,
 }
 
 /// Numbers of one run of one source.
@@ -99,6 +101,7 @@ impl Default for Pictures {
             last_id_mask: 0,
             sent: LayersMax::ALL,
             wanted: LayersMax::ALL,
+            waits: false,
         }
     }
 }
@@ -107,6 +110,11 @@ impl Pictures {
     /// Which layers are wanted. Fewer from the next picture on, more from where a decoder can begin with them.
     pub fn want(&mut self, wanted: LayersMax) {
         self.wanted = wanted;
+    }
+
+    /// Whether a key frame is of use: a spatial layer that is wanted and comes can only begin with one. Asked once.
+    pub fn take_waits(&mut self) -> bool {
+        std::mem::take(&mut self.waits)
     }
 
     /// A run begins with a key frame, whose first packet has this descriptor: from there all that is wanted can be decoded.
@@ -193,7 +201,9 @@ impl Pictures {
         if entry && spatial == self.sent.spatial + 1 && spatial <= self.wanted.spatial {
             self.sent.spatial = spatial;
         }
-        spatial <= self.sent.spatial
+        let sent = spatial <= self.sent.spatial;
+        self.waits |= !sent && spatial <= self.wanted.spatial;
+        sent
     }
 
     fn ends(&self, descriptor: &Descriptor) -> bool {
@@ -379,7 +389,9 @@ mod tests {
         assert_eq!(send(&mut pictures, 2, 1, false), None);
         pictures.want(LayersMax { spatial: 1, ..LayersMax::ALL });
         assert_eq!(send(&mut pictures, 3, 0, false), Some((3, true)));
+        assert!(!pictures.take_waits());
         assert_eq!(send(&mut pictures, 3, 1, false), None, "predicted from a picture that was not sent");
+        assert!(pictures.take_waits() && !pictures.take_waits(), "it needs a key frame");
         assert_eq!(send(&mut pictures, 4, 0, true), Some((4, true)));
         assert_eq!(send(&mut pictures, 4, 1, true), Some((4, true)));
         assert_eq!(send(&mut pictures, 5, 0, false), Some((5, false)));

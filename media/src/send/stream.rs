@@ -304,6 +304,7 @@ impl Stream {
             newest = newest.filter(|n| is_later(*n, packet.rtp_time)).or(Some(packet.rtp_time));
             forwarded.key_frame |= packet.key_frame && self.kind == Kind::Video;
         }
+        forwarded.wants_key_frame = self.numbers.pictures.take_waits();
         if let Some(newest) = newest {
             self.numbers.times.sent(now, newest, clock, carried.format.codec.clock_hz());
         }
