@@ -27,6 +27,8 @@ pub struct Chosen {
     /// The layers that are to come: the one that fills the place best of all that ever came; while that does not, those
     /// up to it, from what comes or, where nothing does, from the smallest; and what may be better and never came.
     pub wished: LayerMask,
+    /// The place of the layer that would do, among all that ever came.
+    pub top: usize,
 }
 
 /// The smallest layer that fills the size the picture is shown at; where sizes are not known, or nothing was said, the
@@ -58,7 +60,7 @@ pub fn choose(layers: &[LayerInfo], view: &View) -> Chosen {
         layer: info.layer,
         max: LayersMax { temporal: temporal_max(info, view), spatial: spatial_max(info, view) },
     };
-    Chosen { now: now.map(choice), wished }
+    Chosen { now: now.map(choice), wished, top: ever.map_or(0, |(place, _)| place) }
 }
 
 /// The smallest layer that ever came.

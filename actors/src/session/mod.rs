@@ -364,7 +364,7 @@ impl Receive for Session {
             SessionMsg::Wanted { track, layers } => {
                 for peer in self.peers.iter_mut().flatten() {
                     if let Role::Publish(publish) = peer.role_mut() {
-                        publish.wanted(now, track, layers);
+                        publish.wanted(track, layers);
                     }
                 }
             }

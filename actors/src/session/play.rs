@@ -49,14 +49,14 @@ pub(super) struct Carried {
     epochs: [Option<u32>; LAYERS_MAX],
     /// A format that this section cannot carry; another one may be better.
     unsupported: Option<Format>,
-    /// The layer that its view asks for: none better is of use.
-    pub(super) wish: Choice,
+    /// Place of the layer that its view asks for: none better is of use.
+    pub(super) top: usize,
     /// The layer that it gets.
     pub(super) choice: Choice,
     /// The viewer's path takes nothing of it.
     pub(super) starved: bool,
     /// Layers that would be sent if they came.
-    wished: LayerMask,
+    pub(super) wished: LayerMask,
     /// The layer before, whose repaired packets still come, and until when.
     repaired: Option<(u8, Instant)>,
     /// The layers that the room sends, as it was told.
@@ -185,18 +185,14 @@ impl Playing {
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get_mut(index)) else { return };
         let Some(carry) = carried.carry.as_ref().filter(|_| carried.is_video) else { return };
         let chosen = choose(&carry.layers, &carry.view);
-        // What rests at its publisher can be had when it is chosen; what is gone, or never came, may come.
-        let there =
-            carry.layers.iter().filter(|info| info.available).fold(LayerMask::NONE, |all, info| all.with(info.layer));
-        carried.wished = chosen.wished.without(there);
+        carried.top = chosen.top;
+        if egress.estimate().is_some() && carry.layers.iter().any(|info| info.known) {
+            return self.share(now, room);
+        }
+        carried.wished = chosen.wished;
         // While nothing comes the last choice stands.
-        if let Some(wish) = chosen.now {
-            carried.wish = wish;
-            if egress.estimate().is_none() {
-                self.take(now, index, wish, room);
-            } else {
-                self.share(now, room);
-            }
+        if let Some(choice) = chosen.now {
+            self.take(now, index, choice, room);
         }
         self.follow(now, index, room);
     }

@@ -212,10 +212,9 @@ impl Publishing {
     }
 
     /// Which layers of `track` somebody wants: no key frame of any other is asked for on anybody's behalf.
-    pub fn wanted(&mut self, now: Instant, track: TrackKey, layers: LayerMask) {
+    pub fn wanted(&mut self, track: TrackKey, layers: LayerMask) {
         let Some((_, section)) = self.section_of(track) else { return };
         section.wanted = layers;
-        section.measured.want(now, layers);
         for (number, layer) in (0u8..).zip(&mut section.layers) {
             if !layers.contains(number) {
                 layer.key_frames.forget();

@@ -1,15 +1,15 @@
 //! How the rate of one viewer's path is shared out among what it is sent.
 
 use super::Carry;
-use super::choice::Choice;
+use super::choice::choose;
 use super::play::Playing;
 use crate::api::View;
 use crate::port::Post;
 use crate::room::RoomMsg;
 use rondo_media::congestion::allocation::{Allocator, Demand, LAYERS_MAX, Rank};
 use rondo_media::congestion::{Estimate, OVERHEAD};
-use rondo_media::receive::LayerInfo;
-use rondo_media::send::{Forwarded, LayersMax};
+use rondo_media::receive::{LayerInfo, LayerMask};
+use rondo_media::send::Forwarded;
 use rondo_media::units::{Bitrate, Deadline, Why};
 use std::time::{Duration, Instant};
 
@@ -57,21 +57,19 @@ fn rate_of(info: &LayerInfo, place: usize, of: usize) -> Bitrate {
     info.bits_per_second.map_or(Bitrate::from_kbps(usual), Bitrate::from_bps).percent(107)
 }
 
-/// What a viewer may want of one video. `most`: the layer that its view asks for.
-fn demand(carry: &Carry, most: u8, shown: bool) -> Demand {
+/// What a viewer may want of one video, of layers that come and of those that rest at their publisher. `most`: place of
+/// the one that its view asks for.
+fn demand(carry: &Carry, most: usize, shown: bool) -> Demand {
     let View { width_px, height_px, priority, .. } = carry.view;
     let area_px = width_px.unwrap_or(0).saturating_mul(height_px.unwrap_or(0));
     let rank = Rank { priority: priority.unwrap_or(0), speaks: false, area_px };
-    let mut demand = Demand { shown, rank, ..Demand::default() };
+    let mut demand = Demand { shown, rank, most, ..Demand::default() };
     // A better layer never counts for less than a worse one, however they were measured.
     let mut lowest = Bitrate::ZERO;
     for (place, info) in carry.layers.iter().enumerate().take(LAYERS_MAX) {
-        if info.available {
+        if info.known {
             lowest = lowest.max(rate_of(info, place, carry.layers.len()));
             demand.layers[place] = Some(lowest);
-        }
-        if info.layer == most {
-            demand.most = place;
         }
     }
     demand
@@ -97,7 +95,7 @@ impl Playing {
         let mut demands = std::mem::take(&mut self.sharing.demands);
         demands.clear();
         demands.extend(self.sections.iter().map(|carried| match &carried.carry {
-            Some(carry) if carried.is_video => demand(carry, carried.wish.layer, !carried.unwanted(self.remb)),
+            Some(carry) if carried.is_video => demand(carry, carried.top, !carried.unwanted(self.remb)),
             Some(_) | None => Demand::default(),
         }));
         let sound = self.sharing.sound.rate(now);
@@ -126,11 +124,16 @@ impl Playing {
                 super::play::ask(room, carry.track, carried.choice.layer);
             }
         }
-        let layers = carried.carry.as_ref().map(|carry| &carry.layers);
-        let Some(info) = layers.zip(place).and_then(|(layers, place)| layers.get(place)) else { return };
-        let max = if info.layer == carried.wish.layer { carried.wish.max } else { LayersMax::ALL };
-        let choice = Choice { layer: info.layer, max };
-        self.take(now, index, choice, room);
+        let (Some(carry), Some(place)) = (&carried.carry, place) else { return };
+        let unknown = carry.layers.iter().filter(|info| !info.known);
+        let unknown = unknown.fold(LayerMask::NONE, |all, info| all.with(info.layer));
+        // Until the one that was chosen comes, the best below it; and one that never came may turn out to be worth it.
+        let all = choose(&carry.layers, &carry.view);
+        let below = choose(carry.layers.get(..=place).unwrap_or_default(), &carry.view);
+        carried.wished = below.wished.and(all.wished.without(all.wished.without(unknown)));
+        if let Some(choice) = below.now {
+            self.take(now, index, choice, room);
+        }
         self.follow(now, index, room);
     }
 

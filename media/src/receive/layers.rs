@@ -113,8 +113,6 @@ pub struct Layers {
     since: Option<Instant>,
     told: Option<LayerList>,
     changed: bool,
-    /// Those that somebody wants; one that nobody wants may rest at its publisher.
-    wanted: LayerMask,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -131,8 +129,6 @@ struct Layer {
     spatial: Option<SpatialSizes>,
     /// Frames since another layer came last.
     alone: u32,
-    /// When somebody wanted it again.
-    woken: Option<Instant>,
     /// The newest key frame: its RTP time and bytes so far.
     key_frame: Option<(u32, u64)>,
 }
@@ -142,8 +138,6 @@ impl Layers {
     pub const STOPPED_AFTER: Duration = Duration::from_millis(500);
     /// Frames of another layer in that time, at least: a pause of all layers stops none.
     const STOPPED_FRAMES: u32 = 3;
-    /// A layer that rested has so long to come again: its publisher is told, and its encoder begins anew.
-    const WAKES_WITHIN: Duration = Duration::from_secs(3);
     /// Where there are several: when all of them are silent for so long, the publisher may have stopped sending the others
     /// by our own wish. Long enough for a shared screen on which nothing moves.
     pub const ALL_STOPPED_AFTER: Duration = Duration::from_secs(2);
@@ -153,18 +147,7 @@ impl Layers {
     pub fn new(count: usize) -> Self {
         let each = vec![Layer::default(); count.clamp(1, LAYERS_MAX)];
         let order = (0..each.len() as u8).collect();
-        Self { each, order, since: None, told: None, changed: false, wanted: LayerMask::NONE }
-    }
-
-    /// Which layers somebody wants now. One that comes no more while nobody wants it rests: it can be had again, and costs
-    /// what it did.
-    pub fn want(&mut self, now: Instant, layers: LayerMask) {
-        for number in layers.without(self.wanted).iter() {
-            let Some(layer) = self.each.get_mut(usize::from(number)) else { continue };
-            let silent = |last| now.saturating_duration_since(last) >= Self::STOPPED_AFTER;
-            layer.woken = Some(now).filter(|_| layer.last.is_some_and(silent));
-        }
-        self.wanted = layers;
+        Self { each, order, since: None, told: None, changed: false }
     }
 
     /// A new packet of a layer.
@@ -209,9 +192,7 @@ impl Layers {
             }
             other.alone += 1;
             let silent = other.last.is_none_or(|last| now.saturating_duration_since(last) >= Self::STOPPED_AFTER);
-            let waking = other.woken.is_some_and(|at| now.saturating_duration_since(at) < Self::WAKES_WITHIN);
-            let rests = waking || !self.wanted.contains(index as u8);
-            if other.available && silent && other.alone >= Self::STOPPED_FRAMES && !rests {
+            if other.available && silent && other.alone >= Self::STOPPED_FRAMES {
                 other.stop();
                 self.changed = true;
             }
@@ -220,11 +201,10 @@ impl Layers {
 
     /// When the silence of all layers is to be noticed.
     pub fn deadline(&self) -> Option<Deadline> {
-        // What nobody wants rests.
-        if self.each.len() < 2 || self.wanted.is_empty() || !self.each.iter().any(|layer| layer.available) {
+        if self.each.len() < 2 || !self.each.iter().any(|layer| layer.available) {
             return None;
         }
-        let newest = self.each.iter().filter_map(|layer| layer.last.max(layer.woken)).max()?;
+        let newest = self.each.iter().filter_map(|layer| layer.last).max()?;
         Some(Deadline { at: newest + Self::ALL_STOPPED_AFTER, why: Why::Layers })
     }
 
@@ -249,10 +229,6 @@ impl Layers {
         let paused = passed >= 2 * Self::MEASURED_OVER;
         for layer in &mut self.each {
             let (bytes, frames) = (std::mem::take(&mut layer.bytes), std::mem::take(&mut layer.frames));
-            if layer.last.is_some_and(|last| now.saturating_duration_since(last) >= Self::STOPPED_AFTER) {
-                // It rests, or is about to be found gone: this was no whole second of it.
-                continue;
-            }
             // One that began in this second has no whole one yet.
             if layer.available && !paused && (bytes > 0 || layer.bits_per_second.is_some()) {
                 layer.bits_per_second = Some(bytes * 8_000 / ms);
@@ -323,8 +299,8 @@ impl Layers {
 
 impl Layer {
     fn stop(&mut self) {
-        self.available = false;
-        (self.bits_per_second, self.fps) = (None, None);
+        // What it took is what it would take if it came again.
+        (self.available, self.fps) = (false, None);
     }
 
     fn info(&self, layer: u8) -> LayerInfo {
@@ -354,23 +330,6 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    #[test]
-    fn what_nobody_wants_rests_and_can_be_had_again() {
-        let (t0, mut layers) = (start(), Layers::new(2));
-        layers.want(t0, LayerMask::first(2));
-        run(&mut layers, t0, (0, 2_200), &[0, 1], [100, 500, 0]);
-        layers.want(t0 + ms(2_200), LayerMask::of(0));
-        run(&mut layers, t0, (2_200, 9_000), &[0], [100; 3]);
-        let info = layers.list()[1];
-        assert_eq!((info.layer, info.available, info.bits_per_second), (1, true, Some(500 * 8 * 25)));
-        // Somebody wants it again: it has three seconds to come.
-        layers.want(t0 + ms(9_000), LayerMask::first(2));
-        run(&mut layers, t0, (9_000, 11_990), &[0], [100; 3]);
-        assert_eq!(available(&layers), [0, 1]);
-        run(&mut layers, t0, (12_000, 12_050), &[0], [100; 3]);
-        assert_eq!(available(&layers), [0]);
-    }
-
     /// Frames of `layers`, one packet each, from `from` to `to`, 40 ms apart. Bytes by layer.
     fn run(layers: &mut Layers, t0: Instant, (from, to): (u64, u64), which: &[u8], bytes: [usize; 3]) {
         for at in (from..to).step_by(40) {
@@ -398,7 +357,6 @@ mod tests {
     #[test]
     fn layers_are_as_they_come_and_one_that_stops_is_gone_after_half_a_second() {
         let (t0, mut layers) = (start(), Layers::new(3));
-        layers.want(t0, LayerMask::first(3));
         assert_eq!(available(&layers), [0; 0]);
         run(&mut layers, t0, (0, 200), &[0, 1], [100; 3]);
         assert_eq!(available(&layers), [0, 1]);
@@ -416,7 +374,6 @@ mod tests {
     #[test]
     fn a_pause_of_everything_stops_nothing() {
         let (t0, mut layers) = (start(), Layers::new(2));
-        layers.want(t0, LayerMask::first(2));
         run(&mut layers, t0, (0, 200), &[0, 1], [100; 3]);
         run(&mut layers, t0, (5_000, 5_030), &[0], [100; 3]);
         assert_eq!(available(&layers), [0, 1], "who comes first after it is no witness");
@@ -439,7 +396,6 @@ mod tests {
     #[test]
     fn rates_are_measured_by_the_second_and_told_when_they_moved() {
         let (t0, mut layers) = (start(), Layers::new(2));
-        layers.want(t0, LayerMask::first(2));
         // 25 frames a second of 250 and 1,000 bytes: 50 and 200 kbit/s; the first second is not whole at 960 ms.
         run(&mut layers, t0, (0, 1_000), &[1, 0], [1_000, 250, 0]);
         assert!(layers.news().is_some_and(|news| news.iter().all(|info| info.bits_per_second.is_none())));
@@ -465,7 +421,6 @@ mod tests {
     #[test]
     fn sizes_go_before_rates_and_before_the_offer() {
         let (t0, mut layers) = (start(), Layers::new(3));
-        layers.want(t0, LayerMask::first(3));
         let key =
             |size, rtp_time| Measured { rtp_time, bytes: 1_000, size, spatial: None, temporal: 1, key_frame: true };
         layers.received(t0, 0, key(Some((1280, 720)), 1));
@@ -485,7 +440,6 @@ mod tests {
     #[test]
     fn a_key_frame_costs_its_bytes() {
         let (t0, mut layers) = (start(), Layers::new(1));
-        layers.want(t0, LayerMask::first(1));
         let packet = |rtp_time, key_frame| Measured {
             rtp_time,
             bytes: 1_000,
