@@ -16,7 +16,7 @@ struct Layer {
     never: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 5] = [
+const LAYERS: [Layer; 6] = [
     Layer {
         name: "rondo-media",
         ours: &[],
@@ -68,6 +68,12 @@ const LAYERS: [Layer; 5] = [
             "tokio",
         ]),
         never: &["rondo-media", "rondo-actors", "actix*", "sled", "redb", "clap"],
+    },
+    Layer {
+        name: "rondo-netem",
+        ours: &[],
+        others: Some(&["clap", "serde", "serde_json", "thiserror", "tokio"]),
+        never: &["rondo-media", "rondo-actors", "actix*", "sled", "redb"],
     },
     Layer {
         name: "rondo",

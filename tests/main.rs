@@ -14,5 +14,6 @@ mod lifecycle;
 mod load;
 mod network;
 mod room_events;
+mod simulcast;
 mod support;
 mod tls;

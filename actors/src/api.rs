@@ -540,12 +540,62 @@ pub struct TransportStats {
     pub retransmissions_missed: u64,
     /// What the peer says it can take in all (REMB), in bits per second.
     pub remb_bits_per_second: Option<u64>,
+    /// What the path to the peer takes in all, by our own estimate, in bits per second.
+    pub estimate_bits_per_second: Option<u64>,
+    /// What arrives there, in bits per second.
+    pub acked_bits_per_second: Option<u64>,
+    /// Bytes sent as padding, to find out what the path takes.
+    pub padding_bytes_sent: u64,
+    /// Bursts of it.
+    pub probes_sent: u64,
     /// Fraction lost by the peer's newest receiver report, 0–1.
     pub peer_loss: Option<f32>,
     /// Round trip by the peer's receiver reports, ms.
     pub rtt_ms: Option<f32>,
     /// Interarrival jitter of the newest stream, ms.
     pub jitter_ms: Option<f32>,
+    /// Layers of the video that it publishes, of each track the lowest quality first.
+    pub layers: Vec<LayerStats>,
+    /// Video that its sections carry.
+    pub subscriptions: Vec<SubscriptionStats>,
+}
+
+/// One simulcast layer of a published track, or all of a track that has none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LayerStats {
+    /// `TR_…`
+    #[serde(serialize_with = "text")]
+    pub track: TrackId,
+    /// Its name in the publisher's offer; none where the track has no layers.
+    pub rid: Option<String>,
+    /// Packets of it come.
+    pub available: bool,
+    /// Somebody follows it now.
+    pub wanted: bool,
+    /// Payload received, over the last second.
+    pub bits_per_second: Option<u64>,
+    /// Frames received, over the last second.
+    pub fps: Option<u8>,
+    /// Width of its key frames, where they tell.
+    pub width_px: Option<u16>,
+    /// Height of its key frames, where they tell.
+    pub height_px: Option<u16>,
+}
+
+/// What a section that carries video sends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SubscriptionStats {
+    /// The section.
+    pub mid: String,
+    /// `TR_…`
+    #[serde(serialize_with = "text")]
+    pub track: TrackId,
+    /// Nothing is sent, by wish or because the track is muted.
+    pub paused: bool,
+    /// Packets flow.
+    pub flowing: bool,
+    /// The layer that flows, by name; none where nothing flows, or the track has no layers.
+    pub layer: Option<String>,
 }
 
 /// What a participant, or an admin for it, changes of a session.
@@ -576,6 +626,36 @@ pub struct Wish {
     pub fps_max: Option<u32>,
     /// Higher is served first.
     pub priority: Option<u8>,
+}
+
+impl Wish {
+    /// How the track is looked at.
+    pub fn view(&self) -> View {
+        let Self { track: _, paused: _, width_px, height_px, fps_max, priority } = *self;
+        View { width_px, height_px, fps_max, priority }
+    }
+}
+
+/// How a viewer looks at a track: what a layer is chosen by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct View {
+    /// Picture size it is shown at, in physical pixels.
+    pub width_px: Option<u32>,
+    /// Picture size it is shown at, in physical pixels.
+    pub height_px: Option<u32>,
+    /// Frames a second that are of use.
+    pub fps_max: Option<u32>,
+    /// Higher is served first.
+    pub priority: Option<u8>,
+}
+
+/// Whether anybody wants a layer of a track, for its publisher.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LayerWanted {
+    /// Its name in the publisher's offer; none where the track has no layers.
+    pub rid: Option<String>,
+    /// Somebody sees it, or is about to.
+    pub wanted: bool,
 }
 
 /// Something that happened in a room, for its event streams (interfaces §6).
@@ -689,6 +769,15 @@ pub enum RoomEvent {
         #[serde(serialize_with = "codec_text")]
         codec: Option<Codec>,
     },
+    /// To the publisher's session: which layers of a track anybody wants, all of them each time. What is not wanted need
+    /// not be sent; what is, at once. A track of which nothing is said is wanted as a whole.
+    LayersWanted {
+        /// Which.
+        #[serde(serialize_with = "text")]
+        track: TrackId,
+        /// In the order of its offer.
+        layers: Vec<LayerWanted>,
+    },
     /// Somebody's connection changed: `connected`, `disconnected`.
     StreamState {
         /// Whose.
@@ -730,6 +819,7 @@ impl RoomEvent {
             RoomEvent::SectionAssigned(_) => "section_assigned",
             RoomEvent::SectionsFull { .. } => "sections_full",
             RoomEvent::CodecUnsupported { .. } => "codec_unsupported",
+            RoomEvent::LayersWanted { .. } => "layers_wanted",
             RoomEvent::StreamState { .. } => "stream_state",
             RoomEvent::MessageToYou { .. } => "message_to_you",
         }

@@ -13,7 +13,9 @@ use std::sync::Arc;
 pub struct Batch {
     /// Which track of the room.
     pub track: TrackKey,
-    /// Counts the streams (SSRCs) that the track has had: a new one starts a new sequence.
+    /// Which of its simulcast layers; 0 where it has none.
+    pub layer: u8,
+    /// Counts the streams (SSRCs) that the layer has had: a new one starts a new sequence.
     pub epoch: u32,
     /// Audio is delivered before video.
     pub kind: Kind,
@@ -108,6 +110,7 @@ mod tests {
         let at = Instant::now();
         Batch {
             track: TrackKey(n),
+            layer: 0,
             epoch: 0,
             kind: Kind::Audio,
             format: Format { codec: Codec::Opus, profile: 0, packetization: 0 },

@@ -94,6 +94,8 @@ cells! {
     key_frames_asked,
     /// Key frame requests passed on to publishers, after coalescing.
     key_frames_requested,
+    /// Changes of the layer that a viewer is sent.
+    layer_switches,
     /// Packets acknowledged by transport-wide feedback.
     twcc_acked,
     /// Packets reported lost by transport-wide feedback.

@@ -5,7 +5,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use rondo_media::codec::{Codec, Format, Kind};
 use rondo_media::ids::Random;
 use rondo_media::packet::{Packet, Payload, StreamClock};
-use rondo_media::send::{Egress, EgressConfig, PacketSink, Protection};
+use rondo_media::send::{Egress, EgressConfig, LayersMax, PacketSink, Protection};
 use rondo_media::transport::{ExtensionIds, Section, SectionFormat};
 use rondo_media::units::WallClock;
 use rondo_media::wire::rtcp::{Compound, write_nack};
@@ -32,7 +32,8 @@ struct Script<'a> {
 enum Step<'a> {
     Assign { section: u8, format: Option<u8> },
     Pause { section: u8, paused: bool },
-    Forward { section: u8, packets: Vec<Given>, clock: i16, synced: bool },
+    Follow { section: u8, layer: u8, temporal: u8, spatial: u8 },
+    Forward { section: u8, layer: u8, packets: Vec<Given>, clock: i16, synced: bool },
     Nack { section: u8, back: Vec<u16> },
     Rtcp(&'a [u8]),
     Wait { ms: u16 },
@@ -71,6 +72,7 @@ fn sections() -> Vec<Section> {
         rtx_ssrc: repaired.then_some(SSRC[n] + 1),
         twcc: true,
         nack: repaired,
+        layers: Vec::new(),
     };
     let format = |pt, rtx_pt, format| SectionFormat { pt, rtx_pt, format };
     vec![
@@ -104,10 +106,26 @@ struct Shown {
     sent: BTreeMap<u16, (u8, Vec<u8>)>,
     repairs: BTreeSet<u16>,
     last: u16,
-    /// What its source gave under each number: the same number is the same packet.
-    source: BTreeMap<u64, Packet>,
-    seq: u64,
-    rtp_time: u32,
+    /// What its source gave under each number of a layer: the same number is the same packet.
+    source: BTreeMap<(u8, u64), Packet>,
+    seq: [u64; 3],
+    rtp_time: [u32; 3],
+}
+
+/// A payload without the numbers of pictures, which are the section's own.
+fn unnumbered(format: Option<Format>, payload: &[u8]) -> Vec<u8> {
+    let mut out = payload.to_vec();
+    let Some(descriptor) = format.and_then(|format| format.codec.descriptor(payload)) else { return out };
+    if let Some(id) = descriptor.picture_id {
+        out[id.at] &= 0x80;
+        if id.long {
+            out[id.at + 1] = 0;
+        }
+    }
+    if let Some(tl0) = descriptor.tl0 {
+        out[tl0.at] = 0;
+    }
+    out
 }
 
 struct Run {
@@ -127,7 +145,7 @@ pub fn script(data: &[u8]) {
     let wall = WallClock::new(now, Duration::from_secs(1_700_000_000));
     let config = EgressConfig { cname: "viewer".into(), wall, rtx_packets: 64 };
     let egress = Egress::new(Protection::Plain, &sections(), config, &mut Seeded(u64::from(script.seed)));
-    let shown = std::array::from_fn(|_| Shown { seq: 1 << 20, ..Shown::default() });
+    let shown = std::array::from_fn(|_| Shown { seq: [1 << 20; 3], ..Shown::default() });
     let mut run = Run { now, egress, sent: Sent::default(), shown, twcc: None, given: Vec::new() };
     for step in &script.steps {
         if run.given.len() > PACKETS_MAX {
@@ -162,8 +180,12 @@ impl Run {
                     shown.paused = *paused;
                 }
             }
-            Step::Forward { section, packets, clock, synced } => {
-                self.forward(usize::from(*section % 4), packets, *clock, *synced);
+            Step::Follow { section, layer, temporal, spatial } => {
+                let max = LayersMax { temporal: *temporal, spatial: *spatial };
+                self.egress.follow(usize::from(*section % 4), *layer % 4, max);
+            }
+            Step::Forward { section, layer, packets, clock, synced } => {
+                self.forward(usize::from(*section % 4), *layer % 3, packets, *clock, *synced);
             }
             Step::Nack { section, back } => {
                 let section = usize::from(*section % 3);
@@ -186,18 +208,19 @@ impl Run {
         }
     }
 
-    fn forward(&mut self, section: usize, packets: &[Given], clock: i16, synced: bool) {
+    fn forward(&mut self, section: usize, layer: u8, packets: &[Given], clock: i16, synced: bool) {
         let mut batch = Vec::new();
         if let Some(shown) = self.shown.get_mut(section) {
             for given in packets.iter().take(64) {
-                let seq = shown.seq.saturating_add_signed(i64::from(given.seq));
-                if let Some(again) = shown.source.get(&seq) {
+                let of = usize::from(layer);
+                let seq = shown.seq[of].saturating_add_signed(i64::from(given.seq));
+                if let Some(again) = shown.source.get(&(layer, seq)) {
                     batch.push(Packet { arrived: self.now, ..again.clone() });
                     continue;
                 }
-                let rtp_time = shown.rtp_time.wrapping_add_signed(i32::from(given.ticks));
-                shown.seq = shown.seq.max(seq + 1);
-                shown.rtp_time = shown.rtp_time.max(rtp_time);
+                let rtp_time = shown.rtp_time[of].wrapping_add_signed(i32::from(given.ticks));
+                shown.seq[of] = shown.seq[of].max(seq + 1);
+                shown.rtp_time[of] = shown.rtp_time[of].max(rtp_time);
                 // The last four bytes tell one payload from another; one in eight packets is padding.
                 let mut payload = vec![given.payload; usize::from(given.payload) * 6];
                 payload.extend((self.given.len() as u32).to_be_bytes());
@@ -214,17 +237,18 @@ impl Run {
                     arrived: self.now,
                     payload,
                 };
-                shown.source.insert(seq, packet.clone());
+                shown.source.insert((layer, seq), packet.clone());
                 batch.push(packet);
             }
         }
         let rtp_time = batch.first().map_or(0, |p| p.rtp_time).wrapping_add_signed(i32::from(clock));
         let clock = StreamClock { at: self.now, rtp_time, synced };
-        let waiting = self.egress.waiting_for_key_frame(section);
-        let done = self.egress.forward(self.now, section, clock, &batch, &mut self.sent);
+        let (waiting, flows) = (self.egress.waiting_for_key_frame(section), self.egress.flowing(section));
+        let done = self.egress.forward(self.now, section, layer, clock, &batch, &mut self.sent);
         assert!(done.packets as usize <= batch.len());
         let first = self.drain(Some(section));
-        if waiting && !first.is_empty() {
+        let changed = flows.is_some() && self.egress.flowing(section) != flows;
+        if (waiting || changed) && !first.is_empty() {
             let key_frame = first.into_iter().min_by_key(|(seq, _)| *seq).is_some_and(|(_, key_frame)| key_frame);
             assert!(key_frame, "in the order of its numbers, video begins with a key frame");
         }
@@ -267,15 +291,18 @@ impl Run {
             if view.header.ssrc == SSRC[n] {
                 assert_eq!(section, Some(n), "only what is forwarded");
                 let index = view.payload.last_chunk::<4>().map(|n| u32::from_be_bytes(*n) as usize);
-                let given = match index {
-                    Some(n) => self.given.get(n),
-                    // Padding that came after a packet behind it: its number, which nobody could repair.
-                    None => self.given.iter().find(|(payload, key_frame)| payload.is_empty() && !key_frame),
+                let key_frame = match index {
+                    Some(n) => {
+                        let (payload, key_frame) = self.given.get(n).expect("a payload that was given");
+                        assert_eq!(unnumbered(shown.carried, payload), unnumbered(shown.carried, view.payload));
+                        *key_frame
+                    }
+                    // In the place of padding, or of a layer that is left out, that came after a packet behind it: a
+                    // number that nobody could repair.
+                    None => false,
                 };
-                let given = given.expect("a payload that was given");
-                assert_eq!(&given.0[..], view.payload);
                 let base = *base.get_or_insert(view.header.seq);
-                media.push((view.header.seq.wrapping_sub(base).cast_signed(), given.1));
+                media.push((view.header.seq.wrapping_sub(base).cast_signed(), key_frame));
                 let before = shown.sent.insert(view.header.seq, (view.header.pt, view.payload.to_vec()));
                 assert!(before.is_none(), "number {} was used twice", view.header.seq);
                 shown.last = view.header.seq;

@@ -113,6 +113,7 @@ impl Run {
         let rtp = ReceivedRtp {
             ssrc: 1,
             section: 0,
+            layer: 0,
             format: Format { codec: self.codec, profile: 0, packetization: 0 },
             ext_seq,
             rtp_time,

@@ -283,7 +283,9 @@ impl Run {
                 self.now += Duration::from_millis(u64::from(*ms));
                 self.transport.wake(self.now);
             }
-            Step::KeyFrame { section } => self.transport.request_key_frame(self.now, usize::from(*section % 4)),
+            Step::KeyFrame { section } => {
+                self.transport.request_key_frame(self.now, usize::from(*section % 4), *section / 4);
+            }
             Step::Candidate(text) => {
                 let _ = self.transport.add_remote_candidate(self.now, text);
             }

@@ -168,6 +168,7 @@ mod receive {
         ReceivedRtp {
             ssrc: VIDEO_SSRC,
             section: VIDEO,
+            layer: 0,
             format: VP8,
             ext_seq,
             rtp_time: 0,
@@ -266,7 +267,7 @@ mod send {
         fn video(&mut self) {
             self.now += FRAME_EVERY;
             self.pair.sent.clear();
-            self.pair.egress.forward(self.now, VIDEO, clock(self.now, 0), &self.frame, &mut self.pair.sent);
+            self.pair.egress.forward(self.now, VIDEO, 0, clock(self.now, 0), &self.frame, &mut self.pair.sent);
             for packet in &mut self.frame {
                 packet.ext_seq += FRAME as u64;
                 packet.rtp_time = packet.rtp_time.wrapping_add(2_970);
@@ -276,7 +277,7 @@ mod send {
         fn audio(&mut self) {
             self.now += Duration::from_millis(20);
             self.pair.sent.clear();
-            self.pair.egress.forward(self.now, AUDIO, clock(self.now, 0), &self.sound, &mut self.pair.sent);
+            self.pair.egress.forward(self.now, AUDIO, 0, clock(self.now, 0), &self.sound, &mut self.pair.sent);
             self.sound[0].ext_seq += 1;
             self.sound[0].rtp_time = self.sound[0].rtp_time.wrapping_add(960);
         }

@@ -84,6 +84,8 @@ pub enum Why {
     FrameHold,
     /// A sender report is due.
     SenderReport,
+    /// A path is probed, or has not been heard of.
+    Estimate,
     /// A retransmission is to be asked for (again).
     Nack,
     /// A key frame request that was held back is due.
@@ -100,16 +102,19 @@ pub enum Why {
     Restart,
     /// Draining ends.
     Drain,
+    /// All layers of a publisher are silent, or it is told which of them nobody wants.
+    Layers,
     /// Statistics are gathered.
     Statistics,
 }
 
 impl Why {
     /// Every reason, in label order.
-    pub const ALL: [Why; 12] = [
+    pub const ALL: [Why; 14] = [
         Why::Transport,
         Why::FrameHold,
         Why::SenderReport,
+        Why::Estimate,
         Why::Nack,
         Why::KeyFrame,
         Why::JoinDeadline,
@@ -118,6 +123,7 @@ impl Why {
         Why::Speakers,
         Why::Restart,
         Why::Drain,
+        Why::Layers,
         Why::Statistics,
     ];
 
@@ -127,6 +133,7 @@ impl Why {
             Why::Transport => "transport",
             Why::FrameHold => "frame_hold",
             Why::SenderReport => "sender_report",
+            Why::Estimate => "estimate",
             Why::Nack => "nack",
             Why::KeyFrame => "key_frame",
             Why::JoinDeadline => "join_deadline",
@@ -135,6 +142,7 @@ impl Why {
             Why::Speakers => "speakers",
             Why::Restart => "restart",
             Why::Drain => "drain",
+            Why::Layers => "layers",
             Why::Statistics => "statistics",
         }
     }

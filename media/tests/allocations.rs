@@ -87,8 +87,8 @@ fn forwarding_resending_and_feedback_allocate_nothing_after_warm_up() {
                 writer.write(out, numbers as u16, &arrivals);
             });
             let before = CALLS.get();
-            pair.egress.forward(now, AUDIO, clock(now, 0), &audio, &mut pair.sent);
-            pair.egress.forward(now, VIDEO, clock(now, 0), &video, &mut pair.sent);
+            pair.egress.forward(now, AUDIO, 0, clock(now, 0), &audio, &mut pair.sent);
+            pair.egress.forward(now, VIDEO, 0, clock(now, 0), &video, &mut pair.sent);
             pair.egress.receive_rtcp(now, &nack, &mut pair.sent, &mut feedback).unwrap();
             pair.egress.receive_rtcp(now, &twcc, &mut pair.sent, &mut feedback).unwrap();
             pair.egress.wake(now, &mut pair.sent);
@@ -125,8 +125,8 @@ fn a_viewer_of_one_sound_and_one_picture_holds_less_than_100_kib() {
     egress.assign(t0, AUDIO, Some(OPUS)).unwrap();
     egress.assign(t0, VIDEO, Some(VP8)).unwrap();
     for (round, batch) in video.iter().enumerate() {
-        egress.forward(t0, AUDIO, clock(t0, 0), &[packet(t0, round as u64, 0)], &mut sent);
-        egress.forward(t0, VIDEO, clock(t0, 0), batch, &mut sent);
+        egress.forward(t0, AUDIO, 0, clock(t0, 0), &[packet(t0, round as u64, 0)], &mut sent);
+        egress.forward(t0, VIDEO, 0, clock(t0, 0), batch, &mut sent);
         sent.clear();
     }
     let held = HELD.get() - before;

@@ -28,14 +28,14 @@ fn watching(profile: SrtpProfile) -> (Pair, u16) {
     let mut pair = Pair::new(profile, &sections(), 7);
     let t0 = pair.t0;
     pair.egress.assign(t0, VIDEO, Some(VP8)).unwrap();
-    pair.egress.forward(t0, VIDEO, clock(t0, 0), &[key_packet(t0, 1_000, 0)], &mut pair.sent);
+    pair.egress.forward(t0, VIDEO, 0, clock(t0, 0), &[key_packet(t0, 1_000, 0)], &mut pair.sent);
     let (rtp, _) = pair.receive();
     (pair, rtp[0].seq)
 }
 
 fn forward(pair: &mut Pair, packets: &[Packet]) -> Forwarded {
     let t0 = pair.t0;
-    pair.egress.forward(t0, VIDEO, clock(t0, 0), packets, &mut pair.sent)
+    pair.egress.forward(t0, VIDEO, 0, clock(t0, 0), packets, &mut pair.sent)
 }
 
 fn seqs(pair: &mut Pair) -> Vec<u16> {
@@ -50,10 +50,10 @@ fn a_viewer_opens_what_was_forwarded_in_every_profile() {
         pair.egress.assign(t0, AUDIO, Some(OPUS)).unwrap();
         pair.egress.assign(t0, VIDEO, Some(VP8)).unwrap();
         let sound = [packet(t0, 500, 48_000), packet(t0, 501, 48_960)];
-        let forwarded = pair.egress.forward(t0, AUDIO, clock(t0, 48_000), &sound, &mut pair.sent);
+        let forwarded = pair.egress.forward(t0, AUDIO, 0, clock(t0, 48_000), &sound, &mut pair.sent);
         assert_eq!((forwarded.packets, forwarded.key_frame, forwarded.wants_key_frame), (2, false, false));
         let picture = [key_packet(t0, 900, 90_000), Packet { marker: true, ..packet(t0, 901, 90_000) }];
-        let forwarded = pair.egress.forward(t0, VIDEO, clock(t0, 90_000), &picture, &mut pair.sent);
+        let forwarded = pair.egress.forward(t0, VIDEO, 0, clock(t0, 90_000), &picture, &mut pair.sent);
         assert_eq!((forwarded.packets, forwarded.key_frame, forwarded.wants_key_frame), (2, true, false));
         let (rtp, rtcp) = pair.receive();
         assert_eq!((rtp.len(), rtcp.len()), (4, 2), "a report at once for each stream");
@@ -105,7 +105,7 @@ fn str0m_opens_what_was_forwarded() {
         let (ours, _) = keys(profile);
         let t0 = pair.t0;
         pair.egress.assign(t0, AUDIO, Some(OPUS)).unwrap();
-        pair.egress.forward(t0, AUDIO, clock(t0, 0), &[packet(t0, 77, 0)], &mut pair.sent);
+        pair.egress.forward(t0, AUDIO, 0, clock(t0, 0), &[packet(t0, 77, 0)], &mut pair.sent);
         let datagrams = pair.sent.take();
         let datagram = &datagrams[0];
         let header_len = 16 + 4 * usize::from(datagram[15]);
@@ -231,10 +231,10 @@ fn a_pause_leaves_no_hole_and_video_resumes_with_a_key_frame() {
     assert_eq!((after.0[0].seq, after.0[0].rtp_time.wrapping_sub(before.0[0].rtp_time)), (first + 2, 3_000));
     // Audio begins again with any packet.
     pair.egress.assign(t0, AUDIO, Some(OPUS)).unwrap();
-    pair.egress.forward(t0, AUDIO, clock(t0, 0), &[packet(t0, 5, 0)], &mut pair.sent);
+    pair.egress.forward(t0, AUDIO, 0, clock(t0, 0), &[packet(t0, 5, 0)], &mut pair.sent);
     pair.egress.pause(AUDIO, true);
     pair.egress.pause(AUDIO, false);
-    pair.egress.forward(t0, AUDIO, clock(t0, 0), &[packet(t0, 90, 960)], &mut pair.sent);
+    pair.egress.forward(t0, AUDIO, 0, clock(t0, 0), &[packet(t0, 90, 960)], &mut pair.sent);
     let (rtp, _) = pair.receive();
     assert_eq!(rtp[1].seq, rtp[0].seq + 1);
 }
@@ -250,7 +250,7 @@ fn another_source_goes_on_in_number_and_time() {
     // Captured 200 ms after the last one, on a clock of its own.
     let other = clock(t0, 4_000_000_000);
     let batch = [key_packet(t0, 42, 4_000_018_000)];
-    pair.egress.forward(t0 + ms(210), VIDEO, other, &batch, &mut pair.sent);
+    pair.egress.forward(t0 + ms(210), VIDEO, 0, other, &batch, &mut pair.sent);
     let (after, reports) = pair.receive();
     assert_eq!(after[0].seq, first + 2);
     assert_eq!(after[0].rtp_time.wrapping_sub(before[0].rtp_time), 18_000);
@@ -448,7 +448,7 @@ fn transport_wide_feedback_is_matched() {
     let t0 = pair.t0;
     for i in 1..20 {
         let at = t0 + ms(i * 10);
-        pair.egress.forward(at, VIDEO, clock(t0, 0), &[packet(at, 1_000 + i, 0)], &mut pair.sent);
+        pair.egress.forward(at, VIDEO, 0, clock(t0, 0), &[packet(at, 1_000 + i, 0)], &mut pair.sent);
     }
     let arrivals: Vec<_> = (0..20u64).map(|i| (i != 7).then_some(5_000_000 + i * 10_000)).collect();
     let mut writer = TwccWriter::new(9, VIDEO_SSRC);

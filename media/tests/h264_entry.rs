@@ -61,6 +61,7 @@ impl Call {
             let rtp = ReceivedRtp {
                 ssrc: 1,
                 section: VIDEO,
+                layer: 0,
                 format: FORMAT,
                 ext_seq: self.next,
                 rtp_time: self.time,
@@ -82,7 +83,7 @@ impl Call {
         if let Some(sets) = self.receiver.parameter_sets().filter(|_| packets.iter().any(|p| p.key_frame)) {
             self.pair.egress.lead(VIDEO, sets);
         }
-        self.pair.egress.forward(t0, VIDEO, clock(t0, self.time), &packets, &mut self.pair.sent)
+        self.pair.egress.forward(t0, VIDEO, 0, clock(t0, self.time), &packets, &mut self.pair.sent)
     }
 
     fn join(&mut self) {
@@ -192,6 +193,7 @@ fn a_picture_that_overtook_its_sets_is_entered_with_them() {
         let rtp = ReceivedRtp {
             ssrc: 1,
             section: VIDEO,
+            layer: 0,
             format: FORMAT,
             ext_seq: seq,
             rtp_time: call.time,

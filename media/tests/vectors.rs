@@ -89,6 +89,7 @@ fn captures_pass_the_receive_side_whole_and_frame_by_frame() {
             let rtp = ReceivedRtp {
                 ssrc: view.header.ssrc,
                 section: 0,
+                layer: 0,
                 format: Format { codec, profile: 0, packetization: 0 },
                 ext_seq: 65_536 + u64::from(view.header.seq),
                 rtp_time: view.header.rtp_time,

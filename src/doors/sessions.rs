@@ -45,8 +45,8 @@ pub struct SessionChange {
     metadata: Option<String>,
 }
 
-/// What a viewer wishes of one track. `paused` acts now; the rest is taken and kept for the choice of layers, which
-/// comes with simulcast.
+/// What a viewer wishes of one track, in place of what it wished before. The rest chooses the layer, of a track that has
+/// several: the smallest that fills the size it is shown at.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrackWish {
@@ -55,13 +55,13 @@ pub struct TrackWish {
     /// Send nothing of it. Acts now: where sections are short, a paused track's goes to one that is not.
     #[serde(default)]
     paused: bool,
-    /// Width it is shown at, in physical pixels. Kept for the choice of layers.
+    /// Width it is shown at, in physical pixels.
     width_px: Option<u32>,
-    /// Height it is shown at, in physical pixels. Kept for the choice of layers.
+    /// Height it is shown at, in physical pixels.
     height_px: Option<u32>,
-    /// Frames a second that are of use. Kept for the choice of layers.
+    /// Frames a second that are of use: more are left out where the stream has temporal layers.
     fps_max: Option<u32>,
-    /// Higher is served first. Kept for the choice of layers.
+    /// Higher is served first.
     priority: Option<u8>,
 }
 

@@ -228,10 +228,67 @@ pub struct Transport {
     pub peer_loss: Option<f32>,
     /// What the peer says it can take in all (REMB), in bits per second.
     pub remb_bits_per_second: Option<u64>,
+    /// What the path to the peer takes in all, by the server's estimate, in bits per second.
+    pub estimate_bits_per_second: Option<u64>,
+    /// What arrives there, in bits per second.
+    pub acked_bits_per_second: Option<u64>,
+    /// Bytes sent as padding, to find out what the path takes.
+    pub padding_bytes_sent: u64,
+    /// Bursts of it.
+    pub probes_sent: u64,
     /// Round trip, ms.
     pub rtt_ms: Option<f32>,
     /// Interarrival jitter of the newest stream, ms.
     pub jitter_ms: Option<f32>,
+    /// Layers of the video that it publishes, of each track the lowest quality first.
+    pub layers: Vec<Layer>,
+    /// Video that its sections carry.
+    pub subscriptions: Vec<Subscription>,
+}
+
+/// One simulcast layer of a published track, or all of a track that has none.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Layer {
+    /// `TR_…`
+    pub track: String,
+    /// Its name in the publisher's offer; none where the track has no layers.
+    pub rid: Option<String>,
+    /// Packets of it come.
+    pub available: bool,
+    /// Somebody follows it now.
+    pub wanted: bool,
+    /// Payload received, over the last second.
+    pub bits_per_second: Option<u64>,
+    /// Frames received, over the last second.
+    pub fps: Option<u8>,
+    /// Width of its key frames, where they tell.
+    pub width_px: Option<u16>,
+    /// Height of its key frames, where they tell.
+    pub height_px: Option<u16>,
+}
+
+/// What a section that carries video sends.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Subscription {
+    /// The section's mid.
+    pub mid: String,
+    /// `TR_…`
+    pub track: String,
+    /// Nothing is sent, by wish or because the track is muted.
+    pub paused: bool,
+    /// Packets flow.
+    pub flowing: bool,
+    /// The layer that flows, by name; none where nothing flows, or the track has no layers.
+    pub layer: Option<String>,
+}
+
+/// Whether anybody wants a layer of a track.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LayerWanted {
+    /// Its name in the publisher's offer; none where the track has no layers.
+    pub rid: Option<String>,
+    /// Somebody sees it, or is about to.
+    pub wanted: bool,
 }
 
 /// What one section (m-line) of a play connection carries; nothing if `track` is absent.
@@ -346,6 +403,14 @@ pub enum Event {
         /// Its codec.
         codec: Option<TrackCodec>,
     },
+    /// To you, who publish: which layers of a track anybody wants, all of them each time. What is not wanted need not be
+    /// sent; what is, at once. A track of which nothing is said is wanted as a whole.
+    LayersWanted {
+        /// Which.
+        track: String,
+        /// In the order of its offer.
+        layers: Vec<LayerWanted>,
+    },
     /// Somebody's connection changed.
     StreamState {
         /// Whose.
@@ -436,8 +501,41 @@ impl Transport {
             retransmissions_missed: stats.retransmissions_missed,
             peer_loss: stats.peer_loss,
             remb_bits_per_second: stats.remb_bits_per_second,
+            estimate_bits_per_second: stats.estimate_bits_per_second,
+            acked_bits_per_second: stats.acked_bits_per_second,
+            padding_bytes_sent: stats.padding_bytes_sent,
+            probes_sent: stats.probes_sent,
             rtt_ms: stats.rtt_ms,
             jitter_ms: stats.jitter_ms,
+            layers: stats.layers.iter().map(Into::into).collect(),
+            subscriptions: stats.subscriptions.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&api::LayerStats> for Layer {
+    fn from(layer: &api::LayerStats) -> Self {
+        Self {
+            track: layer.track.to_string(),
+            rid: layer.rid.clone(),
+            available: layer.available,
+            wanted: layer.wanted,
+            bits_per_second: layer.bits_per_second,
+            fps: layer.fps,
+            width_px: layer.width_px,
+            height_px: layer.height_px,
+        }
+    }
+}
+
+impl From<&api::SubscriptionStats> for Subscription {
+    fn from(subscription: &api::SubscriptionStats) -> Self {
+        Self {
+            mid: subscription.mid.clone(),
+            track: subscription.track.to_string(),
+            paused: subscription.paused,
+            flowing: subscription.flowing,
+            layer: subscription.layer.clone(),
         }
     }
 }
@@ -495,6 +593,10 @@ impl From<&api::RoomEvent> for Event {
                 transport: transport.to_string(),
                 track: track.to_string(),
                 codec: codec.map(Into::into),
+            },
+            E::LayersWanted { track, layers } => Event::LayersWanted {
+                track: track.to_string(),
+                layers: layers.iter().map(|l| LayerWanted { rid: l.rid.clone(), wanted: l.wanted }).collect(),
             },
             E::StreamState { identity, session, state } => Event::StreamState {
                 identity: identity.to_string(),
@@ -599,6 +701,13 @@ mod tests {
             E::SectionAssigned(section()),
             E::SectionsFull { transport: transport(), missing: 2 },
             E::CodecUnsupported { transport: transport(), track: track().id, codec: None },
+            E::LayersWanted {
+                track: track().id,
+                layers: vec![
+                    api::LayerWanted { rid: Some("q".into()), wanted: true },
+                    api::LayerWanted { rid: None, wanted: false },
+                ],
+            },
             E::StreamState { identity: identity(), session: session(), state: api::SessionState::Disconnected },
             E::MessageToYou { what: "muted", by: None, track: Some(track().id) },
         ];
@@ -611,7 +720,30 @@ mod tests {
 
     #[test]
     fn a_transports_id_is_shown_only_where_told_so() {
-        let stats = api::TransportStats { id: "TP_abcdefghijkl".into(), door: "whip".into(), ..Default::default() };
+        let layer = api::LayerStats {
+            track: track().id,
+            rid: Some("h".into()),
+            available: true,
+            wanted: false,
+            bits_per_second: Some(500_000),
+            fps: Some(30),
+            width_px: Some(640),
+            height_px: None,
+        };
+        let subscription = api::SubscriptionStats {
+            mid: "3".into(),
+            track: track().id,
+            paused: false,
+            flowing: true,
+            layer: Some("q".into()),
+        };
+        let stats = api::TransportStats {
+            id: "TP_abcdefghijkl".into(),
+            door: "whip".into(),
+            layers: vec![layer],
+            subscriptions: vec![subscription],
+            ..Default::default()
+        };
         let session =
             api::SessionInfo { room: "r".parse().unwrap(), participant: participant(), transports: vec![stats] };
         let shown = to_value(Session::of(&session, true)).unwrap();

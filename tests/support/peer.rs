@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpPendingOffer};
 use str0m::format::{Codec, FormatParams};
-use str0m::media::{Direction, Frequency, MediaKind, Mid, Pt};
+use str0m::media::{Direction, Frequency, MediaKind, Mid, Pt, Rid, Simulcast, SimulcastLayer};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, RtpWrite};
 use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
@@ -97,6 +97,8 @@ impl Peer {
             .set_extension(abs_send_time, Extension::AbsoluteSendTime)
             .set_extension(twcc, Extension::TransportSequenceNumber)
             .set_extension(level, Extension::AudioLevel)
+            .set_extension(10, Extension::RtpStreamId)
+            .set_extension(11, Extension::RepairedRtpStreamId)
             .build(Instant::now());
         let local = socket.local_addr().expect("its address");
         rtc.add_local_candidate(Candidate::host(local, "udp").expect("a host candidate"));
@@ -151,6 +153,17 @@ impl Peer {
         Offer { sdp: offer.to_sdp_string(), sections, pending }
     }
 
+    /// Offers one section of video in simulcast layers, to be sent.
+    pub fn offer_layers(&mut self, rids: &[&str]) -> Offer {
+        let mut simulcast = Simulcast::new();
+        rids.iter().for_each(|rid| simulcast.add_send_layer(SimulcastLayer::new(rid)));
+        let mut api = self.rtc.sdp_api();
+        let stream = Some("tests".to_owned());
+        let mid = api.add_media(MediaKind::Video, Direction::SendOnly, stream, None, Some(simulcast));
+        let (offer, pending) = api.apply().expect("something to offer");
+        Offer { sdp: offer.to_sdp_string(), sections: vec![(MediaKind::Video, mid)], pending }
+    }
+
     /// Takes the answer to `offer`.
     ///
     /// # Errors
@@ -181,7 +194,15 @@ impl Peer {
     /// # Errors
     /// When the connection is beyond repair.
     pub fn send(&mut self, mid: Mid, packet: RtpWrite) -> Result<(), String> {
-        if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(mid, None) {
+        self.send_layer(mid, None, packet)
+    }
+
+    /// The same in a simulcast layer.
+    ///
+    /// # Errors
+    /// When the connection is beyond repair.
+    pub fn send_layer(&mut self, mid: Mid, rid: Option<Rid>, packet: RtpWrite) -> Result<(), String> {
+        if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(mid, rid) {
             stream.write_rtp(packet);
         }
         self.input(Input::Timeout(Instant::now()))

@@ -2,7 +2,7 @@
 
 use super::Room;
 use super::members::{Attachment, Member, Role, Viewer, numbered};
-use crate::api::{IceRestarted, LeaveReason, Refusal, RoomEvent, RoomSettings, SessionInfo, SessionPatch, Wish};
+use crate::api::{IceRestarted, LeaveReason, Refusal, RoomEvent, RoomSettings, SessionInfo, SessionPatch, View, Wish};
 use crate::port::Port;
 use crate::session::{RestartReply, SessionMsg};
 use crate::supervisor::SupervisorMsg;
@@ -173,7 +173,7 @@ impl Room {
         }
         track.muted = muted;
         self.audible.remove(key);
-        for (viewer, subscriber) in &track.subscribers {
+        for (viewer, subscriber) in track.audience.iter() {
             let (transport, section, paused) = (viewer.transport, subscriber.section, muted || subscriber.paused);
             if let Some(member) = numbered(&mut self.members, viewer.participant) {
                 member.port.post(now, SessionMsg::Pause { transport, section, paused });
@@ -190,8 +190,9 @@ impl Room {
             let told = RoomEvent::MessageToYou { what, by: Some(by.to_owned()), track: Some(id) };
             self.emit(now, Some(session), told);
         }
+        self.judge_layers(now, key);
         if !muted {
-            self.key_frame_wanted(now, key);
+            self.key_frames_wanted(now, key);
         }
         // A muted track gives its section up to one that waits; one that is heard again may be such.
         for viewer in self.viewers(|_, attachment| matches!(attachment.role, Role::Play(_))) {
@@ -211,7 +212,7 @@ impl Room {
         let keys = keys.collect::<Result<Vec<TrackKey>, Refusal>>()?;
         let before: Vec<usize> = viewers.iter().map(|viewer| self.missing_of(*viewer)).collect();
         for (wish, key) in wishes.iter().zip(keys) {
-            self.wish_one(now, participant, key, wish.paused);
+            self.wish_one(now, participant, key, wish);
         }
         for (viewer, before) in viewers.into_iter().zip(before) {
             self.fill(now, viewer, before);
@@ -220,10 +221,12 @@ impl Room {
     }
 
     /// On every play transport of a participant.
-    fn wish_one(&mut self, now: Instant, participant: u32, key: TrackKey, unwanted: bool) {
+    fn wish_one(&mut self, now: Instant, participant: u32, key: TrackKey, wish: &Wish) {
+        let (unwanted, view) = (wish.paused, wish.view());
         let Some(member) = numbered(&mut self.members, participant) else { return };
         let Some(track) = self.tracks.get_mut(&key) else { return };
         let candidate = track.candidate(key);
+        let mut resumed = false;
         for index in 0..member.transports.len() {
             let Some((_, plays)) = member.playing(index as u8) else { continue };
             match unwanted {
@@ -231,18 +234,23 @@ impl Room {
                 false => plays.unwanted.remove(&key),
             };
             plays.sections.want(candidate, !unwanted && !track.muted);
-        }
-        let mut resumed = false;
-        for (viewer, subscriber) in track.subscribers.range_mut(Viewer::all_of(participant)) {
+            let viewed = if view == View::default() { plays.views.remove(&key) } else { plays.views.insert(key, view) };
+            let viewer = Viewer { participant, transport: index as u8 };
+            let Some(subscriber) = track.audience.get(viewer) else { continue };
+            let (transport, section) = (viewer.transport, subscriber.section);
+            if viewed.unwrap_or_default() != view {
+                member.port.post(now, SessionMsg::View { transport, section, track: key, view });
+            }
             if subscriber.paused != unwanted {
-                subscriber.paused = unwanted;
-                resumed |= !unwanted;
-                let (transport, section, paused) = (viewer.transport, subscriber.section, unwanted || track.muted);
+                let paused = unwanted || track.muted;
                 member.port.post(now, SessionMsg::Pause { transport, section, paused });
+                track.audience.change(viewer, |subscriber| subscriber.paused = unwanted);
+                resumed |= !unwanted;
             }
         }
+        self.judge_layers(now, key);
         if resumed {
-            self.key_frame_wanted(now, key);
+            self.key_frames_wanted(now, key);
         }
     }
 

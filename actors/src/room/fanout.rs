@@ -1,4 +1,4 @@
-//! The packet's way through the room: one batch to every section that carries its track.
+//! The packet's way through the room: one batch to every section that carries its track and follows its layer.
 
 use super::Room;
 use super::members::{Viewer, numbered};
@@ -9,12 +9,13 @@ use crate::session::SessionMsg;
 use rondo_media::audible::Passage;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::SessionId;
+use rondo_media::receive::LayerMask;
 use rondo_media::room::TrackKey;
 use std::sync::Arc;
 use std::time::Instant;
 
 impl Room {
-    /// Hands a batch to every section that carries its track.
+    /// Hands a batch to every section that carries its track and follows its layer.
     pub(super) fn media(&mut self, now: Instant, batch: &Arc<Batch>) {
         let Some(track) = self.tracks.get(&batch.track) else { return };
         if track.muted {
@@ -37,7 +38,7 @@ impl Room {
             }
         }
         let mut gone = None;
-        for (viewer, subscriber) in track.subscribers.iter().filter(|(_, subscriber)| !subscriber.paused) {
+        for (viewer, subscriber) in track.audience.of_layer(batch.layer) {
             let (transport, section) = (viewer.transport, subscriber.section);
             let msg = SessionMsg::Media { batch: Arc::clone(batch), transport, section, resumes };
             match subscriber.port.tell(msg) {
@@ -80,13 +81,15 @@ impl Room {
         self.emit(now, None, RoomEvent::Speakers { identities });
     }
 
-    /// Passes a viewer's wish for a key frame on to whoever publishes the track; the publisher's session
+    /// Passes a viewer's wish for key frames of some layers on to whoever publishes the track; the publisher's session
     /// throttles and coalesces.
-    pub(super) fn key_frame_wanted(&mut self, now: Instant, key: TrackKey) {
+    pub(super) fn key_frame_wanted(&mut self, now: Instant, key: TrackKey, layers: LayerMask) {
         let Some(track) = self.tracks.get(&key).filter(|t| t.kind == Kind::Video && !t.muted) else { return };
         let publisher = track.participant;
         if let Some(member) = numbered(&mut self.members, publisher) {
-            member.port.post(now, SessionMsg::KeyFrame { track: key });
+            for layer in layers.iter() {
+                member.port.post(now, SessionMsg::KeyFrame { track: key, layer });
+            }
         }
     }
 
@@ -96,7 +99,7 @@ impl Room {
             return;
         };
         let track_id = track.id;
-        let Some((viewer, _)) = track.subscribers.range(Viewer::all_of(member.number)).next() else { return };
+        let Some((viewer, _)) = track.audience.range(Viewer::all_of(member.number)).next() else { return };
         let attachment = member.transports.get(usize::from(viewer.transport));
         let transport = attachment.and_then(Option::as_ref).map(|attachment| attachment.id);
         if let Some(transport) = transport {

@@ -128,6 +128,7 @@ fn weight(event: &RoomEvent) -> usize {
         | RoomEvent::SectionAssigned(_)
         | RoomEvent::SectionsFull { .. }
         | RoomEvent::CodecUnsupported { .. }
+        | RoomEvent::LayersWanted { .. }
         | RoomEvent::StreamState { .. }
         | RoomEvent::MessageToYou { .. } => 0,
     }
@@ -150,7 +151,9 @@ impl Room {
                 you: me,
                 speakers: self.speaking.iter().map(ToString::to_string).collect(),
             };
-            vec![Numbered { id: self.feeds.next_id - 1, event: Arc::new(snapshot) }]
+            let wanted = me.into_iter().flat_map(|me| self.layers_unwanted(me));
+            let id = self.feeds.next_id - 1;
+            std::iter::once(snapshot).chain(wanted).map(|event| Numbered { id, event: Arc::new(event) }).collect()
         });
         Ok(EventFeed { first, next })
     }

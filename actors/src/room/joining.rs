@@ -1,10 +1,11 @@
 //! How a transport gets in: admission, replacement, tracks and sections.
 
-use super::members::{Attachment, Member, Plays, Role, Subscriber, Track, Viewer};
+use super::layers::{Audience, Subscriber, Told, follows_at_first};
+use super::members::{Attachment, Member, Plays, Role, Track, Viewer};
 use super::{Room, RoomMsg, source_of, track_text};
 use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo};
 use crate::port::{Port, Post, Reply};
-use crate::session::{AddRole, AddTransport, Session, SessionMsg};
+use crate::session::{AddRole, AddTransport, Published, Session, SessionMsg};
 use crate::shell::Ending;
 use crate::supervisor::SupervisorMsg;
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
@@ -12,6 +13,7 @@ use rondo_media::room::{Placed, Sections, TrackKey};
 use rondo_media::transport::Transport;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A transport that was built for somebody who wants in.
@@ -79,7 +81,7 @@ impl Room {
         let port = member.port.port().clone();
         let (role, add_role, msids) = match purpose {
             Purpose::Publish { audio, video } => self.publish(session, &identity, &transport, audio, video),
-            Purpose::Play { only } => self.play(session, viewer, &port, &transport, only),
+            Purpose::Play { only } => self.play(now, session, viewer, &port, &transport, only),
         };
         let remote_ufrag = transport.remote_ufrag().to_owned();
         let room = self.seed.name.clone();
@@ -93,7 +95,8 @@ impl Room {
             member.transports.resize_with(place + 1, || None);
         }
         member.transports[place] = Some(attachment);
-        let add = AddTransport { index, id, transport, role: add_role, asked_at, span };
+        let participant = viewer.participant;
+        let add = AddTransport { index, participant, id, transport, role: add_role, asked_at, span };
         member.port.post(now, SessionMsg::Add(Box::new(add)));
         for event in told {
             self.emit(now, Some(session), event);
@@ -226,19 +229,23 @@ impl Room {
                     kind: section.kind,
                     codec: None,
                     muted: false,
-                    subscribers: BTreeMap::new(),
+                    names: section.layers.clone().into(),
+                    layers: Arc::default(),
+                    audience: Audience::default(),
+                    told: Told::default(),
                 };
                 self.tracks.insert(key, track);
-                key
+                Published { track: key, id }
             });
             by_section.push(key);
         }
-        let tracks = by_section.iter().flatten().copied().collect();
+        let tracks = by_section.iter().flatten().map(|published| published.track).collect();
         (Role::Publish { tracks }, AddRole::Publish(by_section), Vec::new())
     }
 
     fn play(
         &mut self,
+        now: Instant,
         session: SessionId,
         viewer: Viewer,
         port: &Port<SessionMsg>,
@@ -248,20 +255,22 @@ impl Room {
         let offered = transport.sections();
         let usable = |s: &rondo_media::transport::Section| (s.kind, !s.formats.is_empty() && s.ssrc.is_some());
         let mut sections = Sections::new(offered.iter().map(usable));
-        let mut assigned = vec![None; offered.len()];
+        let mut assigned: Vec<_> = offered.iter().map(|_| None).collect();
         let mut msids = Vec::new();
         for (key, track) in self.tracks.iter().filter(|(_, t)| Self::shows(t, session, only.as_ref())) {
             sections.show(track.candidate(*key), !track.muted);
         }
-        while let Some(Placed { track: key, section, .. }) = sections.place_next() {
-            let Some(track) = self.tracks.get_mut(&key) else { continue };
-            assigned[section] = Some((key, track.muted));
-            msids.push((section, track.identity.to_string(), track_text(track.id)));
-            let section = section as u16;
-            track.subscribers.insert(viewer, Subscriber { port: port.clone(), section, paused: false });
-        }
         let mids = offered.iter().map(|s| s.mid.clone()).collect();
-        let plays = Plays { only, sections, mids, unwanted: BTreeSet::new() };
+        let (unwanted, views) = (BTreeSet::new(), BTreeMap::new());
+        let mut plays = Plays { only, sections, mids, unwanted, views };
+        while let Some(Placed { track: key, section, .. }) = plays.sections.place_next() {
+            let Some(track) = self.tracks.get_mut(&key) else { continue };
+            assigned[section] = Some(track.carry(key, &plays, track.muted));
+            msids.push((section, track.identity.to_string(), track_text(track.id)));
+            let (port, section, follows) = (port.clone(), section as u16, follows_at_first(&track.names));
+            track.audience.insert(viewer, Subscriber { port, section, paused: false, follows });
+            self.judge_layers(now, key);
+        }
         (Role::Play(plays), AddRole::Play(assigned), msids)
     }
 

@@ -1,16 +1,20 @@
 //! Participants and tracks as the room keeps them, and how they come and go.
 
 use super::Room;
+use super::layers::{Audience, Subscriber, Told, follows_at_first};
 use crate::api::{
     Door, LeaveReason, ParticipantInfo, RoomEvent, SectionAssignment, SessionState, Source, TrackInfo, TransportStats,
+    View,
 };
-use crate::port::{Port, Post};
-use crate::session::SessionMsg;
+use crate::port::Post;
+use crate::session::{Carry, SessionMsg};
 use crate::supervisor::SupervisorMsg;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
+use rondo_media::receive::LayerList;
 use rondo_media::room::{Candidate, Placed, Sections, TrackKey};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the last messages of a session that was told to close are waited for.
@@ -68,6 +72,8 @@ pub struct Plays {
     pub mids: Vec<String>,
     /// Tracks that the viewer wants nothing of now, with a section or without.
     pub unwanted: BTreeSet<TrackKey>,
+    /// How it looks at tracks, where it has said so.
+    pub views: BTreeMap<TrackKey, View>,
 }
 
 /// One published medium.
@@ -81,8 +87,14 @@ pub struct Track {
     /// Known when the first packet has come: from then on the track is published.
     pub codec: Option<Codec>,
     pub muted: bool,
-    /// Who sees it, in the order they came.
-    pub subscribers: BTreeMap<Viewer, Subscriber>,
+    /// Names of its simulcast layers, in the order of the publisher's offer; empty where it has none.
+    pub names: Arc<[String]>,
+    /// What is known of them; empty before the first is measured.
+    pub layers: LayerList,
+    /// Who sees it.
+    pub audience: Audience,
+    /// What its publisher was told of that.
+    pub told: Told,
 }
 
 /// A transport that plays, or may come to.
@@ -92,14 +104,6 @@ pub struct Viewer {
     pub participant: u32,
     /// Its index.
     pub transport: u8,
-}
-
-/// The section of a viewer that carries a track.
-pub struct Subscriber {
-    pub port: Port<SessionMsg>,
-    pub section: u16,
-    /// The viewer wants nothing of it now.
-    pub paused: bool,
 }
 
 impl Viewer {
@@ -138,6 +142,18 @@ impl Track {
 
     pub fn info(&self) -> TrackInfo {
         TrackInfo { id: self.id, source: self.source, kind: self.kind, codec: self.codec, muted: self.muted }
+    }
+
+    /// What the session of a viewer needs to know of it.
+    pub fn carry(&self, key: TrackKey, plays: &Plays, paused: bool) -> Carry {
+        Carry {
+            track: key,
+            id: self.id,
+            paused,
+            names: Arc::clone(&self.names),
+            layers: Arc::clone(&self.layers),
+            view: plays.views.get(&key).copied().unwrap_or_default(),
+        }
     }
 
     pub fn candidate(&self, key: TrackKey) -> Candidate {
@@ -190,6 +206,7 @@ impl Room {
         tracing::debug!(room = %self.seed.name, %identity, track = %info.id, source = info.source.label(), codec = codec.label(), "track published");
         self.emit(now, None, RoomEvent::TrackPublished { identity, track: info });
         self.place_everywhere(now, key);
+        self.judge_layers(now, key);
         self.judge_kind(now);
     }
 
@@ -270,11 +287,14 @@ impl Room {
         let Some((id, plays)) = member.playing(viewer.transport) else { return };
         let unwanted = plays.unwanted.contains(&key);
         let event = RoomEvent::SectionAssigned(plays.assignment(id, section, Some(track)));
-        let (transport, section, paused) = (viewer.transport, section as u16, track.muted || unwanted);
-        member.port.post(now, SessionMsg::Assign { transport, section, track: Some(key), paused });
+        let (transport, section) = (viewer.transport, section as u16);
+        let carry = Some(track.carry(key, plays, track.muted || unwanted));
+        member.port.post(now, SessionMsg::Assign { transport, section, carry });
         let port = member.port.port().clone();
-        track.subscribers.insert(viewer, Subscriber { port, section, paused: unwanted });
+        let follows = follows_at_first(&track.names);
+        track.audience.insert(viewer, Subscriber { port, section, paused: unwanted, follows });
         let session = member.session;
+        self.judge_layers(now, key);
         if let Some(evicted) = evicted {
             self.unsubscribe(now, evicted, viewer);
         }
@@ -283,13 +303,9 @@ impl Room {
 
     /// A viewer no longer sees a track.
     fn unsubscribe(&mut self, now: Instant, key: TrackKey, viewer: Viewer) {
-        let Some(track) = self.tracks.get_mut(&key) else { return };
-        let (was, publisher) = (track.subscribers.remove(&viewer), track.participant);
-        if was.is_some()
-            && track.subscribers.is_empty()
-            && let Some(member) = numbered(&mut self.members, publisher)
-        {
-            member.port.post(now, SessionMsg::Unwatched { track: key });
+        if let Some(track) = self.tracks.get_mut(&key) {
+            track.audience.remove(viewer);
+            self.judge_layers(now, key);
         }
     }
 
@@ -320,10 +336,11 @@ impl Room {
         let Some(member) = numbered(&mut self.members, viewer.participant) else { return false };
         let Some((id, plays)) = member.playing(viewer.transport) else { return false };
         plays.unwanted.remove(&key);
+        plays.views.remove(&key);
         let Some(section) = plays.sections.hide(track.candidate(key)) else { return false };
         let event = RoomEvent::SectionAssigned(plays.assignment(id, section, None));
         let (transport, section) = (viewer.transport, section as u16);
-        member.port.post(now, SessionMsg::Assign { transport, section, track: None, paused: false });
+        member.port.post(now, SessionMsg::Assign { transport, section, carry: None });
         let session = member.session;
         self.emit(now, Some(session), event);
         true

@@ -9,6 +9,7 @@ mod crowd_tests;
 mod fanout;
 mod feeds;
 mod joining;
+mod layers;
 mod members;
 
 use crate::api::{
@@ -23,10 +24,12 @@ use crate::shell::Receive;
 use crate::supervisor::SupervisorMsg;
 use feeds::Feeds;
 pub use joining::{Attach, Attached};
+pub use members::Viewer;
 use members::{Member, Track};
 use rondo_media::audible::Audible;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, TransportId};
+use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
 use rondo_media::speaker::Speakers;
 use rondo_media::units::{Deadline, Why};
@@ -131,6 +134,26 @@ pub enum RoomMsg {
     KeyFrameWanted {
         /// Of which track.
         track: TrackKey,
+        /// Of which of its layers.
+        layer: u8,
+    },
+    /// Layers of a track have come or gone, or were measured anew.
+    Layers {
+        /// Which track.
+        track: TrackKey,
+        /// All its layers.
+        layers: LayerList,
+    },
+    /// A session follows other layers of a track than before: it gets batches of these alone.
+    Follows {
+        /// Which track.
+        track: TrackKey,
+        /// The section that carries it.
+        viewer: Viewer,
+        /// As above.
+        section: u16,
+        /// Which layers.
+        layers: LayerMask,
     },
     /// A viewer's transport did not offer the codec of a track.
     CodecUnsupported {
@@ -192,6 +215,8 @@ pub struct Room {
     tracks: BTreeMap<TrackKey, Track>,
     track_keys: BTreeMap<TrackId, TrackKey>,
     next_track: u32,
+    /// When somebody is to be told what nobody wants of a track.
+    fading: BTreeSet<(Instant, TrackKey)>,
     speakers: Speakers,
     audible: Audible,
     speaking: Vec<Identity>,
@@ -225,6 +250,7 @@ impl Room {
             tracks: BTreeMap::new(),
             track_keys: BTreeMap::new(),
             next_track: 0,
+            fading: BTreeSet::new(),
             speakers: Speakers::new(),
             audible: Audible::new(),
             speaking: Vec::new(),
@@ -294,7 +320,9 @@ impl Receive for Room {
     fn receive(&mut self, now: Instant, msg: RoomMsg) {
         match msg {
             RoomMsg::Media(batch) => self.media(now, &batch),
-            RoomMsg::KeyFrameWanted { track } => self.key_frame_wanted(now, track),
+            RoomMsg::KeyFrameWanted { track, layer } => self.key_frame_wanted(now, track, LayerMask::of(layer)),
+            RoomMsg::Layers { track, layers } => self.layers_changed(now, track, &layers),
+            RoomMsg::Follows { track, viewer, section, layers } => self.follows(now, track, viewer, section, layers),
             RoomMsg::Attach(attach) => self.attach(now, *attach),
             RoomMsg::End { transport, reason, reply } => {
                 self.end_transport(now, transport, reason);
@@ -343,6 +371,7 @@ impl Receive for Room {
         }
         self.bury(now);
         self.judge_speakers(now);
+        self.wake_layers(now);
         if !self.closing && self.lifetime().is_some_and(|at| at <= now) {
             self.close(now, LeaveReason::RoomClosed, None);
         }
@@ -360,7 +389,8 @@ impl Receive for Room {
         };
         let goodbye = self.members.iter().filter_map(Member::goodbye_until).min();
         let goodbye = goodbye.map(|at| Deadline { at, why: Why::Liveness });
-        let own = Deadline::earlier(Deadline::earlier(retry, life), goodbye);
+        let fading = self.fading.first().map(|(at, _)| Deadline { at: *at, why: Why::Layers });
+        let own = Deadline::earlier(Deadline::earlier(Deadline::earlier(retry, life), goodbye), fading);
         Deadline::earlier(own, self.speakers.deadline())
     }
 

@@ -8,18 +8,21 @@
 //!   ended(join_timeout)   ended(client_left | replaced | dtls_failed | …)
 //! ```
 
+mod choice;
 mod peer;
 mod play;
 mod publish;
+mod share;
 
-use crate::api::{IceRestarted, LeaveReason, Refusal, SessionState, TransportStats};
+use crate::api::{IceRestarted, LeaveReason, Refusal, SessionState, TransportStats, View};
 use crate::batch::{Batch, Datagram};
 use crate::local::Local;
 use crate::port::{Port, Post, Reply};
 use crate::room::RoomMsg;
 use crate::shell::Receive;
 use peer::{Peer, Role};
-use rondo_media::ids::{SessionId, TransportId};
+use rondo_media::ids::{SessionId, TrackId, TransportId};
+use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
 use rondo_media::transport::{IceRestart, Transport};
 use rondo_media::units::{Deadline, Why};
@@ -51,9 +54,29 @@ pub enum SessionMsg {
         /// Which section.
         section: u16,
         /// Which track; none frees it.
-        track: Option<TrackKey>,
-        /// Nothing of it is sent for now.
-        paused: bool,
+        carry: Option<Carry>,
+    },
+    /// Layers of a track have come or gone, or were measured anew.
+    Layers {
+        /// Which transport.
+        transport: u8,
+        /// Which section.
+        section: u16,
+        /// The track that it carries.
+        track: TrackKey,
+        /// All its layers.
+        layers: LayerList,
+    },
+    /// The viewer looks at a track in another way.
+    View {
+        /// Which transport.
+        transport: u8,
+        /// Which section.
+        section: u16,
+        /// The track that it carries.
+        track: TrackKey,
+        /// How.
+        view: View,
     },
     /// A section is paused or goes on.
     Pause {
@@ -68,11 +91,15 @@ pub enum SessionMsg {
     KeyFrame {
         /// Which.
         track: TrackKey,
+        /// Which layer of it.
+        layer: u8,
     },
-    /// Nobody sees one of its tracks any more.
-    Unwatched {
-        /// Which.
+    /// Which layers of one of its tracks somebody wants.
+    Wanted {
+        /// Which track.
         track: TrackKey,
+        /// These, and no others.
+        layers: LayerMask,
     },
     /// Remote candidates that came later.
     Trickle {
@@ -110,6 +137,8 @@ pub type RestartReply = Reply<Result<IceRestarted, Refusal>>;
 pub struct AddTransport {
     /// Its index in the session; the room gave it.
     pub index: u8,
+    /// The participant's number in the room.
+    pub participant: u32,
     /// Its name.
     pub id: TransportId,
     /// The transport, built off the worker.
@@ -125,9 +154,35 @@ pub struct AddTransport {
 /// What a transport that moves in does.
 pub enum AddRole {
     /// Publishes: the track of each section, by section index; none where the section is refused.
-    Publish(Vec<Option<TrackKey>>),
-    /// Plays: what each section carries at first, and whether it is paused.
-    Play(Vec<Option<(TrackKey, bool)>>),
+    Publish(Vec<Option<Published>>),
+    /// Plays: what each section carries at first.
+    Play(Vec<Option<Carry>>),
+}
+
+/// A track that a section publishes.
+#[derive(Debug, Clone, Copy)]
+pub struct Published {
+    /// Its key in the room.
+    pub track: TrackKey,
+    /// Its name.
+    pub id: TrackId,
+}
+
+/// What a section carries.
+#[derive(Debug, Clone)]
+pub struct Carry {
+    /// Which track.
+    pub track: TrackKey,
+    /// Its name.
+    pub id: TrackId,
+    /// Nothing of it is sent for now.
+    pub paused: bool,
+    /// Names of its simulcast layers; empty where it has none.
+    pub names: Arc<[String]>,
+    /// What is known of them.
+    pub layers: LayerList,
+    /// How the viewer looks at it.
+    pub view: View,
 }
 
 /// One stay of one participant.
@@ -259,8 +314,10 @@ impl Session {
         self.closing = true;
     }
 
-    fn role_mut(&mut self, transport: u8) -> Option<&mut Role> {
-        self.peers.get_mut(usize::from(transport))?.as_mut().map(Peer::role_mut)
+    /// What a transport does, and the room that it may have to tell of it.
+    fn role_mut(&mut self, transport: u8) -> Option<(&mut Role, &mut Post<RoomMsg>)> {
+        let peer = self.peers.get_mut(usize::from(transport))?.as_mut()?;
+        Some((peer.role_mut(), &mut self.room))
     }
 }
 
@@ -275,29 +332,39 @@ impl Receive for Session {
                 peer.media(now, &self.local, &batch, (section, resumes), self.id, &mut self.room);
             }
             SessionMsg::Add(add) => self.add(now, *add),
-            SessionMsg::Assign { transport, section, track, paused } => {
-                if let Some(Role::Play(play)) = self.role_mut(transport) {
-                    play.assign(now, section, track, paused);
+            SessionMsg::Assign { transport, section, carry } => {
+                if let Some((Role::Play(play), room)) = self.role_mut(transport) {
+                    play.assign(now, section, carry, room);
+                }
+            }
+            SessionMsg::Layers { transport, section, track, layers } => {
+                if let Some((Role::Play(play), room)) = self.role_mut(transport) {
+                    play.layers(now, section, track, layers, room);
+                }
+            }
+            SessionMsg::View { transport, section, track, view } => {
+                if let Some((Role::Play(play), room)) = self.role_mut(transport) {
+                    play.view(now, section, track, view, room);
                 }
             }
             SessionMsg::Pause { transport, section, paused } => {
-                if let Some(Role::Play(play)) = self.role_mut(transport) {
+                if let Some((Role::Play(play), _)) = self.role_mut(transport) {
                     play.pause(section, paused);
                 }
             }
-            SessionMsg::KeyFrame { track } => {
+            SessionMsg::KeyFrame { track, layer } => {
                 for index in 0..self.peers.len() {
                     if let Some(Some(peer)) = self.peers.get_mut(index)
-                        && peer.key_frame(now, &self.local, track)
+                        && peer.key_frame(now, &self.local, track, layer)
                     {
                         self.settle(now, index);
                     }
                 }
             }
-            SessionMsg::Unwatched { track } => {
+            SessionMsg::Wanted { track, layers } => {
                 for peer in self.peers.iter_mut().flatten() {
                     if let Role::Publish(publish) = peer.role_mut() {
-                        publish.forget_key_frames(track);
+                        publish.wanted(track, layers);
                     }
                 }
             }
@@ -323,7 +390,7 @@ impl Receive for Session {
         self.room.retry(now);
         for index in 0..self.peers.len() {
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
-            peer.wake(now, &self.local);
+            peer.wake(now, &self.local, &mut self.room);
             self.settle(now, index);
         }
         self.judge(now);

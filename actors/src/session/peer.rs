@@ -7,7 +7,7 @@ use crate::api::{LeaveReason, Limits, Refusal, TransportStats};
 use crate::batch::{Batch, Datagram};
 use crate::local::Local;
 use crate::port::Post;
-use crate::room::RoomMsg;
+use crate::room::{RoomMsg, Viewer};
 use crate::worker::demux::Route;
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::room::TrackKey;
@@ -81,7 +81,10 @@ impl Peer {
     pub fn new(now: Instant, local: &Local, add: AddTransport) -> Self {
         let role = match add.role {
             AddRole::Publish(tracks) => Role::Publish(Publishing::new(tracks, add.transport.sections())),
-            AddRole::Play(assigned) => Role::Play(Box::new(Playing::new(add.transport.sections(), assigned))),
+            AddRole::Play(assigned) => {
+                let viewer = Viewer { participant: add.participant, transport: add.index };
+                Role::Play(Box::new(Playing::new(add.transport.sections(), assigned, viewer)))
+            }
         };
         local.counters.joins_answered.add(1);
         let sdp_ms = now.saturating_duration_since(add.asked_at).as_millis().try_into().unwrap_or(u64::MAX);
@@ -194,7 +197,7 @@ impl Peer {
             match self.transport.poll() {
                 Output::Transmit { to, datagram } => transmit(local, route, to, &datagram),
                 Output::Event(event) => {
-                    over = over.or(self.event(now, local, route, event));
+                    over = over.or(self.event(now, local, route, event, room));
                 }
                 Output::Wait(until) => {
                     self.wait_until = until;
@@ -215,7 +218,14 @@ impl Peer {
         over.or_else(|| self.overdue(now, &local.limits))
     }
 
-    fn event(&mut self, now: Instant, local: &Local, route: Route, event: TransportEvent) -> Option<LeaveReason> {
+    fn event(
+        &mut self,
+        now: Instant,
+        local: &Local,
+        route: Route,
+        event: TransportEvent,
+        room: &mut Post<RoomMsg>,
+    ) -> Option<LeaveReason> {
         match event {
             TransportEvent::IceConnected { peer } | TransportEvent::PeerMoved { peer } => {
                 self.remote = Some(peer);
@@ -241,7 +251,7 @@ impl Peer {
                         let Ok(protection) = self.transport.protection(&keys) else {
                             return Some(LeaveReason::DtlsFailed);
                         };
-                        play.connected(local, self.transport.sections(), protection, &self.id);
+                        play.connected(now, local, self.transport.sections(), protection, &self.id, room);
                         "first_frame_sent"
                     }
                 };
@@ -293,12 +303,12 @@ impl Peer {
         }
     }
 
-    /// Somebody needs a key frame of `track`. True if the transport has something to say now.
-    pub fn key_frame(&mut self, now: Instant, local: &Local, track: TrackKey) -> bool {
+    /// Somebody needs a key frame of a layer of `track`. True if the transport has something to say now.
+    pub fn key_frame(&mut self, now: Instant, local: &Local, track: TrackKey, layer: u8) -> bool {
         let Role::Publish(publish) = &mut self.role else { return false };
-        let Some(section) = publish.key_frame_wanted(now, track) else { return false };
+        let Some(section) = publish.key_frame_wanted(now, track, layer) else { return false };
         local.counters.key_frames_requested.add(1);
-        self.transport.request_key_frame(now, section);
+        self.transport.request_key_frame(now, section, layer);
         true
     }
 
@@ -342,20 +352,20 @@ impl Peer {
     }
 
     /// A deadline has come.
-    pub fn wake(&mut self, now: Instant, local: &Local) {
+    pub fn wake(&mut self, now: Instant, local: &Local, room: &mut Post<RoomMsg>) {
         if self.wait_until.is_some_and(|at| at <= now) {
             self.transport.wake(now);
         }
         match &mut self.role {
             Role::Publish(publish) => {
-                for section in publish.key_frames_due(now) {
+                for (section, layer) in publish.key_frames_due(now) {
                     local.counters.key_frames_requested.add(1);
-                    self.transport.request_key_frame(now, section);
+                    self.transport.request_key_frame(now, section, layer);
                 }
             }
             Role::Play(play) => {
                 if let Some(to) = self.remote {
-                    play.wake(now, local, to);
+                    play.wake(now, local, to, room);
                 }
             }
         }

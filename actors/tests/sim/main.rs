@@ -3,6 +3,8 @@
 mod audible;
 mod encrypted;
 mod feedback;
+mod layered;
+mod layers;
 mod lifecycle;
 mod loss;
 mod plain;

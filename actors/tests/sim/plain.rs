@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 const OPUS: u8 = 111;
-const VP8: u8 = 96;
-const RTX: u8 = 97;
-const MID_EXT: u8 = 1;
+pub const VP8: u8 = 96;
+pub const RTX: u8 = 97;
+pub const MID_EXT: u8 = 1;
 const LEVEL_EXT: u8 = 2;
 /// A player asks again for what it misses this often, and this many times.
 const NACK_EVERY: Duration = Duration::from_millis(120);
@@ -472,14 +472,14 @@ impl Client for Plain {
 }
 
 /// The sequence number nearest to the highest one so far.
-fn extend(highest: Option<u64>, seq: u16) -> u64 {
+pub fn extend(highest: Option<u64>, seq: u16) -> u64 {
     let Some(highest) = highest else { return (1 << 32) + u64::from(seq) };
     let step = i64::from(seq.wrapping_sub(highest as u16) as i16);
     highest.saturating_add_signed(step)
 }
 
 /// A STUN binding request with a USERNAME (RFC 8489 §5, §14.3) and nothing else.
-fn binding_request(username: &str) -> Vec<u8> {
+pub fn binding_request(username: &str) -> Vec<u8> {
     let padded = username.len().div_ceil(4) * 4;
     let mut out = vec![0, 1];
     out.extend(((padded + 4) as u16).to_be_bytes());
@@ -492,7 +492,7 @@ fn binding_request(username: &str) -> Vec<u8> {
     out
 }
 
-fn session_lines() -> String {
+pub fn session_lines() -> String {
     "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\na=ice-ufrag:peer\r\n\
      a=ice-pwd:peerpeerpeerpeerpeerpeer\r\na=fingerprint:sha-256 "
         .to_owned()
@@ -500,7 +500,7 @@ fn session_lines() -> String {
         + "\r\na=setup:actpass\r\n"
 }
 
-fn section(kind: &str, mid: &str, direction: &str, pts: &str, lines: &str) -> String {
+pub fn section(kind: &str, mid: &str, direction: &str, pts: &str, lines: &str) -> String {
     format!(
         "m={kind} 9 UDP/TLS/RTP/SAVPF {pts}\r\nc=IN IP4 0.0.0.0\r\na=mid:{mid}\r\na={direction}\r\na=rtcp-mux\r\n\
          a=extmap:{MID_EXT} urn:ietf:params:rtp-hdrext:sdes:mid\r\n\
@@ -509,5 +509,5 @@ fn section(kind: &str, mid: &str, direction: &str, pts: &str, lines: &str) -> St
 }
 
 const AUDIO_LINES: &str = "a=rtpmap:111 opus/48000/2\r\n";
-const VIDEO_LINES: &str = "a=rtpmap:96 VP8/90000\r\na=rtcp-fb:96 nack\r\na=rtcp-fb:96 nack pli\r\n\
+pub const VIDEO_LINES: &str = "a=rtpmap:96 VP8/90000\r\na=rtcp-fb:96 nack\r\na=rtcp-fb:96 nack pli\r\n\
                            a=rtpmap:97 rtx/90000\r\na=fmtp:97 apt=96\r\n";

@@ -1,6 +1,7 @@
 //! Codecs as a forwarder sees them: which one, which profile, and where a decoder can begin.
 
 pub mod av1;
+pub mod descriptor;
 pub mod h264;
 pub mod vp8;
 pub mod vp9;
@@ -69,6 +70,35 @@ impl Codec {
             Codec::Vp9 => vp9::starts_key_frame(payload),
             Codec::H264 => h264::starts_key_frame(payload),
             Codec::Av1 => av1::starts_key_frame(payload),
+        }
+    }
+}
+
+impl Codec {
+    /// The payload descriptor, of codecs that have one with numbers of pictures or layers.
+    pub fn descriptor(self, payload: &[u8]) -> Option<descriptor::Descriptor> {
+        match self {
+            Codec::Vp8 => vp8::descriptor(payload),
+            Codec::Vp9 => vp9::descriptor(payload),
+            Codec::Opus | Codec::H264 | Codec::Av1 => None,
+        }
+    }
+
+    /// Width and height in pixels, where this payload begins a key frame and says so; of VP9 that of its highest spatial
+    /// layer. Not read of others, which put it where a forwarder has no other reason to look.
+    pub fn key_frame_size(self, payload: &[u8]) -> Option<(u16, u16)> {
+        match self {
+            Codec::Vp8 => vp8::key_frame_size(payload),
+            Codec::Vp9 => self.spatial_sizes(payload)?.sizes().last().copied(),
+            Codec::Opus | Codec::H264 | Codec::Av1 => None,
+        }
+    }
+
+    /// Sizes of the spatial layers inside the stream, where this payload tells them.
+    pub fn spatial_sizes(self, payload: &[u8]) -> Option<vp9::SpatialSizes> {
+        match self {
+            Codec::Vp9 => vp9::spatial_sizes(payload),
+            Codec::Opus | Codec::Vp8 | Codec::H264 | Codec::Av1 => None,
         }
     }
 }

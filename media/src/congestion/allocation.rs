@@ -83,7 +83,8 @@ struct Section {
     next: Option<usize>,
     /// The last time it was raised, and has not been lowered since.
     raised_at: Option<Instant>,
-    /// Not raised before then.
+    lowered_at: Option<Instant>,
+    /// Not raised above what flows before then.
     hold_until: Option<Instant>,
     /// The pause after the next upgrade that does not last.
     pause: Option<Duration>,
@@ -164,7 +165,12 @@ impl Allocator {
         }
         let mut allocation = Allocation { used: audio, wanted: audio, short: false };
         for (section, demand) in self.sections.iter_mut().zip(demands) {
-            section.settle(now);
+            if demand.shown && demand.base().is_some() {
+                section.settle(now);
+            } else {
+                // It ends because nobody looks, or nothing comes: that says nothing of the path.
+                (section.layer, section.raised_at) = (None, None);
+            }
             let (Some(base), true) = (demand.base(), demand.shown) else { continue };
             let mut best = base;
             while let Some(above) = demand.above(best) {
@@ -221,7 +227,7 @@ impl Section {
             if !lasted {
                 self.pause = Some((pause * 2).min(Allocator::PAUSE_MAX));
             }
-            self.raised_at = None;
+            (self.raised_at, self.lowered_at) = (None, Some(now));
         } else if self.raised_at.is_some_and(|at| now.saturating_duration_since(at) >= Allocator::PAUSE_MAX) {
             self.pause = None;
         }
@@ -246,7 +252,12 @@ impl Run {
         };
         let Some(next) = next else { return false };
         let flows = section.layer.is_some_and(|layer| next <= layer);
-        if !flows && section.held(self.now) {
+        // Who is not seen at all is seen again as soon as there is room: only better layers wait for longer.
+        let waits = match section.next {
+            None => section.lowered_at.is_some_and(|at| self.now < at + Allocator::DWELL),
+            Some(_) => section.held(self.now),
+        };
+        if !flows && waits {
             return false;
         }
         let Some(left) = self.left else {
@@ -381,6 +392,23 @@ mod tests {
         let late = changes.iter().filter(|s| **s >= 120).count();
         assert!(late <= 2 * 8, "{changes:?}");
         assert!(changes.len() >= 6, "and it is tried again: {changes:?}");
+    }
+
+    #[test]
+    fn what_was_hidden_is_back_at_once_and_what_had_no_room_after_a_second() {
+        let (mut allocator, t0) = (Allocator::new(), start());
+        let at = |ms| t0 + Duration::from_millis(ms);
+        let hidden = Demand { shown: false, ..camera() };
+        allocator.allocate(at(0), kbps(3_000), AUDIO, &[camera()]);
+        allocator.allocate(at(500), kbps(3_000), AUDIO, &[hidden]);
+        assert_eq!(allocator.layer(0), None);
+        allocator.allocate(at(600), kbps(3_000), AUDIO, &[camera()]);
+        assert_eq!(allocator.layer(0), Some(2));
+        allocator.allocate(at(1_000), kbps(100), AUDIO, &[camera()]);
+        allocator.allocate(at(1_900), kbps(3_000), AUDIO, &[camera()]);
+        assert_eq!(allocator.layer(0), None, "it dwells");
+        allocator.allocate(at(2_000), kbps(3_000), AUDIO, &[camera()]);
+        assert_eq!(allocator.layer(0), Some(0), "better ones did not last, and wait");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Estimator {
     /// From here moments of sending are counted.
     epoch: Option<Instant>,
     acked: Acked,
+    /// What was sent, by the time it left, as far as it was reported.
+    sent: Acked,
     trend: Trend,
     queue: Queue,
     losses: Losses,
@@ -46,6 +48,10 @@ pub struct Estimator {
     burst: Option<Burst>,
     bursts: u64,
     probe_at: Option<Instant>,
+    /// When the last burst had its answer.
+    probed_at: Option<Instant>,
+    /// How long packets stood in queues when the target was lowered last, while they still do.
+    standing_at_cut: Option<i64>,
     feedback_at: Option<Instant>,
     starved_at: Option<Instant>,
     remb: Option<(Instant, Bitrate)>,
@@ -60,33 +66,79 @@ struct Losses {
     permille: u16,
 }
 
-/// How long packets stand in queues: the lowest delay of the last half second over that of the last ten. By the lowest,
-/// because jitter raises all but that.
-#[derive(Debug, Default)]
+/// How long packets stand in queues: the lowest delay of the last fifth of a second over what is low for the path. By the
+/// lowest, because jitter raises all but that; low is the lowest fifth of the last ten seconds' tenths.
+#[derive(Debug)]
 struct Queue {
-    windows: [Option<i64>; Queue::WINDOWS],
-    next: usize,
-    window_ends: Option<Instant>,
-    lowest_us: Option<i64>,
+    /// Lowest delay by tenths of a second, in microseconds.
+    lowest_us: [Option<i64>; Queue::BUCKETS],
+    now: usize,
+    ends: Option<Instant>,
     standing_us: i64,
+    /// What the lowest delays waver by anyway.
+    wavers_us: i64,
+    last_us: Option<i64>,
+    /// How far the delays of two packets are apart, smoothed.
+    jitter_us: i64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            lowest_us: [None; Queue::BUCKETS],
+            now: 0,
+            ends: None,
+            standing_us: 0,
+            wavers_us: 0,
+            last_us: None,
+            jitter_us: 0,
+        }
+    }
 }
 
 impl Queue {
-    const WINDOW: Duration = Duration::from_millis(500);
-    const WINDOWS: usize = 20;
+    const BUCKET: Duration = Duration::from_millis(100);
+    const BUCKETS: usize = 100;
 
     fn packet(&mut self, now: Instant, delay_us: i64) {
-        let ends = *self.window_ends.get_or_insert(now + Self::WINDOW);
+        let ends = *self.ends.get_or_insert(now + Self::BUCKET);
         if now >= ends {
-            self.windows[self.next] = self.lowest_us.take();
-            self.next = (self.next + 1) % Self::WINDOWS;
-            self.window_ends = Some(now + Self::WINDOW);
+            let passed = now.saturating_duration_since(ends).as_millis() / Self::BUCKET.as_millis() + 1;
+            for _ in 0..passed.min(Self::BUCKETS as u128) {
+                self.now = (self.now + 1) % Self::BUCKETS;
+                self.lowest_us[self.now] = None;
+            }
+            self.ends = Some(now + Self::BUCKET);
         }
-        let lowest = self.lowest_us.map_or(delay_us, |lowest| lowest.min(delay_us));
-        self.lowest_us = Some(lowest);
-        let base = self.windows.iter().flatten().copied().min().unwrap_or(lowest).min(lowest);
-        self.standing_us = lowest.saturating_sub(base);
+        let apart = self.last_us.map_or(0, |last| delay_us.saturating_sub(last).saturating_abs().min(1_000_000));
+        self.last_us = Some(delay_us);
+        self.jitter_us += (apart - self.jitter_us) / 16;
+        let lowest = &mut self.lowest_us[self.now];
+        *lowest = Some(lowest.map_or(delay_us, |lowest| lowest.min(delay_us)));
     }
+
+    /// To be called when a feedback has been read.
+    fn judge(&mut self) {
+        let before = self.lowest_us[(self.now + Self::BUCKETS - 1) % Self::BUCKETS];
+        let recent = [self.lowest_us[self.now], before].into_iter().flatten().min();
+        let (mut known, mut len) = ([0; Self::BUCKETS], 0);
+        for lowest in self.lowest_us.iter().flatten() {
+            known[len] = *lowest;
+            len += 1;
+        }
+        let known = &mut known[..len];
+        known.sort_unstable();
+        let (Some(recent), Some(base), Some(middle)) = (recent, known.get(len / 5), known.get(len / 2)) else { return };
+        self.standing_us = recent.saturating_sub(*base);
+        self.wavers_us = middle.saturating_sub(*base).saturating_mul(2);
+    }
+
+    fn stands(&self) -> bool {
+        self.standing_us >= Self::STANDS_US.max(self.jitter_us).max(self.wavers_us)
+    }
+
+    /// A queue stands when even the fastest packets are so late, and later than jitter alone makes a packet.
+    const STANDS_US: i64 = 10_000;
 }
 
 impl Estimator {
@@ -97,7 +149,9 @@ impl Estimator {
     /// As above.
     pub const MOST: Bitrate = Bitrate::from_kbps(30_000);
     /// The target after over-use, in percent of what arrived.
-    const LOWERED_TO: u64 = 85;
+    const LOWERED_TO: u64 = 90;
+    /// The same, in percent of the target, while all that was sent arrives.
+    const EASED_TO: u64 = 85;
     /// Between two cuts, besides the round trip: what the first one did must be seen first.
     const CUT_EVERY: Duration = Duration::from_millis(200);
     /// Growth far from a full path, in percent a second.
@@ -108,6 +162,8 @@ impl Estimator {
     const PROBE_EVERY: Duration = Duration::from_secs(3);
     /// No probe so soon after a cut: the queue is still emptying.
     const PROBE_AFTER_CUT: Duration = Duration::from_millis(600);
+    /// What a probe has put into a queue is taken for gone after this.
+    const PROBE_EMPTIES: Duration = Duration::from_millis(500);
     /// A probe's answer is waited for no longer.
     const PROBE_ANSWERS: Duration = Duration::from_secs(1);
     /// After a fall by a third a probe may ask for most of what there was, for so long.
@@ -118,8 +174,6 @@ impl Estimator {
     /// Loss in thousandths that means a full path while a queue stands, and without any queue.
     const LOSS_WITH_QUEUE: u16 = 50;
     const LOSS_WITHOUT_QUEUE: u16 = 250;
-    /// A queue stands when even the fastest packets are so late.
-    const STANDS_US: i64 = 15_000;
     /// Silence of the receiver while packets are sent: feedback comes each 50 to 250 ms.
     const STARVED_AFTER: Duration = Duration::from_millis(1_500);
     /// A receiver's own estimate is forgotten after this: it is sent each second, or when it changes.
@@ -133,6 +187,7 @@ impl Estimator {
             proven: false,
             epoch: None,
             acked: Acked::default(),
+            sent: Acked::default(),
             trend: Trend::default(),
             queue: Queue::default(),
             losses: Losses::default(),
@@ -144,6 +199,8 @@ impl Estimator {
             burst: None,
             bursts: 0,
             probe_at: None,
+            probed_at: None,
+            standing_at_cut: None,
             feedback_at: None,
             starved_at: None,
             remb: None,
@@ -179,6 +236,7 @@ impl Estimator {
         let mut any = false;
         for result in results {
             any = true;
+            self.sent.arrived(micros(epoch, result.sent), u64::from(result.len) + OVERHEAD);
             let Some(arrived_us) = result.arrived_us else {
                 self.losses.lost += 1;
                 self.burst_is_over(now, result.seq);
@@ -204,6 +262,7 @@ impl Estimator {
         if !any {
             return;
         }
+        self.queue.judge();
         self.feedback_at = Some(now);
         self.starved_at = None;
         if self.burst.is_some_and(|burst| now.saturating_duration_since(burst.sent_at) > Self::PROBE_ANSWERS) {
@@ -221,6 +280,7 @@ impl Estimator {
     /// A probe has its answer, or will have none.
     fn burst_ends(&mut self, now: Instant) {
         let Some(burst) = self.burst.take() else { return };
+        self.probed_at = Some(now);
         let Some(found) = burst.result() else { return };
         self.proven = true;
         let before = self.target;
@@ -235,16 +295,19 @@ impl Estimator {
 
     fn control(&mut self, now: Instant, rtt: Duration) {
         let lossy = self.count_losses(now);
-        // While a probe empties from the queue, delays are its own.
-        let probing = self.burst.is_some();
+        // Until a probe has emptied from the queue, delays are its own.
+        let probing = self.burst.is_some() || self.probed_at.is_some_and(|at| now < at + Self::PROBE_EMPTIES);
         let acked = self.acked.recent();
-        if (self.trend.usage() == Usage::Over && !probing) || lossy {
+        if !self.queue.stands() {
+            self.standing_at_cut = None;
+        }
+        // A trend alone may be jitter's.
+        let full = self.trend.usage() == Usage::Over && self.queue.stands() && !probing;
+        if full || lossy {
             if self.may_cut(now, rtt, acked) {
                 self.cut(now, acked);
             }
-            return;
-        }
-        if self.trend.usage() == Usage::Normal && !lossy {
+        } else if self.trend.usage() != Usage::Under {
             self.grow(now, rtt);
         }
     }
@@ -253,12 +316,18 @@ impl Estimator {
     fn may_cut(&self, now: Instant, rtt: Duration, acked: Option<Bitrate>) -> bool {
         let Some(last) = self.lowered_at else { return true };
         let far_off = acked.is_some_and(|acked| acked < self.target.percent(50));
-        far_off || now.saturating_duration_since(last) >= rtt.min(Duration::from_millis(500)) + Self::CUT_EVERY
+        // A queue that has shrunk since says that it did enough.
+        let works = self.standing_at_cut.is_some_and(|before| self.queue.standing_us < before);
+        far_off
+            || !works && now.saturating_duration_since(last) >= rtt.min(Duration::from_millis(500)) + Self::CUT_EVERY
     }
 
     fn cut(&mut self, now: Instant, acked: Option<Bitrate>) {
         let before = self.target;
-        let to = acked.map_or(before, |acked| acked.min(before)).percent(Self::LOWERED_TO);
+        let arrives = acked.unwrap_or(before).min(before).percent(Self::LOWERED_TO);
+        // All that was sent arrives: the queue is hardly ours, and what arrives says little of what would.
+        let all = acked.zip(self.sent.recent()).is_some_and(|(acked, sent)| acked >= sent.percent(85));
+        let to = if all { arrives.max(before.percent(Self::EASED_TO)) } else { arrives };
         self.target = to.max(Self::LEAST);
         if let Some(acked) = acked {
             let old = self.full_at.unwrap_or(acked);
@@ -270,6 +339,7 @@ impl Estimator {
             self.fell = Some((now, before));
         }
         self.proven = true;
+        self.standing_at_cut = Some(self.queue.standing_us);
         self.lowered_at = Some(now);
         self.raised_at = Some(now);
         self.probe_at = Some(now + Self::PROBE_AFTER_CUT);
@@ -310,7 +380,7 @@ impl Estimator {
         }
         let permille = u16::try_from(u64::from(lost) * 1_000 / u64::from(all)).unwrap_or(1_000);
         self.losses = Losses { since: Some(now), permille, ..Losses::default() };
-        let stands = self.queue.standing_us >= Self::STANDS_US;
+        let stands = self.queue.stands();
         permille >= Self::LOSS_WITHOUT_QUEUE || (stands && permille >= Self::LOSS_WITH_QUEUE)
     }
 

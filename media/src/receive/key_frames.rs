@@ -3,8 +3,8 @@
 use crate::units::{Deadline, Why};
 use std::time::{Duration, Instant};
 
-/// Coalesces what viewers ask of one source (RFC 4585 §6.3.1: a request is not repeated while it may still be
-/// answered).
+/// Coalesces what viewers ask of one source, a stream or a layer of it, and keeps what key frames cost within a budget
+/// (RFC 4585 §6.3.1: a request is not repeated while it may still be answered).
 ///
 /// At most one request goes out per interval. One that comes sooner is remembered and goes out when the interval
 /// is over, unless a key frame has come meanwhile: it answers everyone who asked before. A request that no key
@@ -16,11 +16,18 @@ use std::time::{Duration, Instant};
 ///     ▲   (ask now)        │  ◀───── due (ask) ─────      │
 ///     └──── key frame ─────┴───────── key frame ──────────┘
 /// ```
+///
+/// After a request that was answered the next one keeps a longer distance where key frames are dear
+/// ([`Self::on_cost`]), or where many ask: then all who come within [`Self::CROWD_INTERVAL`] share one.
 #[derive(Debug, Clone)]
 pub struct KeyFrameRequests {
     interval: Duration,
+    /// In which the newest key frame is paid for.
+    paid_in: Duration,
     last_asked: Option<Instant>,
     state: State,
+    /// How often somebody asked since the last key frame.
+    asking: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,14 +41,23 @@ enum State {
 impl KeyFrameRequests {
     /// The interval that [`Self::default`] has.
     pub const INTERVAL: Duration = Duration::from_millis(500);
+    /// The interval while a crowd comes in.
+    pub const CROWD_INTERVAL: Duration = Duration::from_secs(1);
+    /// The longest that one request keeps from the one before because of what a key frame costs.
+    pub const PAID_IN_MAX: Duration = Duration::from_secs(2);
+    /// Requests that make a crowd: more than a viewer or two repeat while they wait.
+    const CROWD: u32 = 8;
+    /// The share of a source's bit rate that key frames on request may take: a quarter.
+    const SHARE: u64 = 4;
 
     /// At most one request per `interval`.
     pub fn new(interval: Duration) -> Self {
-        Self { interval, last_asked: None, state: State::Quiet }
+        Self { interval, paid_in: Duration::ZERO, last_asked: None, state: State::Quiet, asking: 0 }
     }
 
     /// A viewer needs a key frame. `true`: ask the publisher now.
     pub fn request(&mut self, now: Instant) -> bool {
+        self.asking = self.asking.saturating_add(1);
         self.state = match self.state {
             State::Quiet => State::Asked { unanswered: 0, wanted: true },
             State::Asked { unanswered, wanted: _ } => State::Asked { unanswered, wanted: true },
@@ -65,11 +81,18 @@ impl KeyFrameRequests {
     /// A key frame began: whoever asked before has it.
     pub fn on_key_frame(&mut self) {
         self.state = State::Quiet;
+        self.asking = 0;
+    }
+
+    /// What the newest key frame took, in bytes, and the bit rate of the source.
+    pub fn on_cost(&mut self, bytes: u64, bits_per_second: u64) {
+        let ms = bytes.saturating_mul(8_000 * Self::SHARE).checked_div(bits_per_second);
+        self.paid_in = ms.map_or(Self::PAID_IN_MAX, Duration::from_millis).min(Self::PAID_IN_MAX);
     }
 
     /// Nobody watches any more: nothing is repeated.
     pub fn forget(&mut self) {
-        self.state = State::Quiet;
+        self.on_key_frame();
     }
 
     /// When [`Self::due`] is to be asked again. `None` while nobody waits.
@@ -81,6 +104,10 @@ impl KeyFrameRequests {
     fn due_at(&self, now: Instant) -> Option<Instant> {
         let State::Asked { unanswered, wanted } = self.state else { return None };
         let Some(last) = self.last_asked else { return Some(now) };
+        if unanswered == 0 {
+            let crowd = if self.asking >= Self::CROWD { Self::CROWD_INTERVAL } else { Duration::ZERO };
+            return Some(last + self.interval.max(self.paid_in).max(crowd));
+        }
         // 1, 2, 4, 8 intervals; one more viewer who asks does not wait for the repetition.
         let doubled = if wanted { 0 } else { unanswered.saturating_sub(1).min(3) };
         Some(last + self.interval * (1 << doubled))
@@ -108,11 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_joins_in_a_second_are_two_requests() {
+    fn sixty_joins_in_a_second_are_two_requests() {
         let (t0, mut keys, mut sent) = (start(), KeyFrameRequests::new(ms(500)), Vec::new());
-        for n in 0..100 {
+        for n in 0..300 {
             let now = t0 + ms(n * 10);
-            if keys.request(now) {
+            // Each asks once.
+            let joins = n < 100 && n % 5 < 3;
+            if if joins { keys.request(now) } else { keys.due(now) } {
                 sent.push(n * 10);
             }
             // The encoder answers 100 ms after each request.
@@ -120,7 +149,38 @@ mod tests {
                 keys.on_key_frame();
             }
         }
-        assert_eq!(sent, [0, 500]);
+        assert_eq!(sent, [0, 1_000]);
+    }
+
+    #[test]
+    fn a_second_viewer_does_not_wait_as_long_as_a_crowd() {
+        let (t0, mut keys) = (start(), KeyFrameRequests::default());
+        assert!(keys.request(t0));
+        keys.on_key_frame();
+        for n in 1..8 {
+            assert!(!keys.request(t0 + ms(n * 10)));
+            assert_eq!(keys.deadline().unwrap().at, t0 + ms(500), "{n} requests");
+        }
+        assert!(!keys.request(t0 + ms(400)));
+        assert_eq!(keys.deadline().unwrap().at, t0 + ms(1_000));
+    }
+
+    /// 30,000 bytes are 240 kbit: at 800 kbit/s a quarter of the rate is 200 kbit/s, which pays for them in 1.2 s.
+    #[test]
+    fn dear_key_frames_keep_their_distance_but_a_lost_request_does_not() {
+        let (t0, mut keys) = (start(), KeyFrameRequests::default());
+        assert!(keys.request(t0));
+        keys.on_cost(30_000, 800_000);
+        assert_eq!(keys.deadline().unwrap().at, t0 + ms(500), "not answered: repeated soon");
+        keys.on_key_frame();
+        assert!(!keys.request(t0 + ms(600)));
+        assert_eq!(keys.deadline().unwrap().at, t0 + ms(1_200));
+        keys.on_cost(1 << 40, 1);
+        assert_eq!(keys.deadline().unwrap().at, t0 + KeyFrameRequests::PAID_IN_MAX);
+        keys.on_cost(1_000, 0);
+        assert_eq!(keys.deadline().unwrap().at, t0 + KeyFrameRequests::PAID_IN_MAX, "no rate: nothing pays");
+        keys.on_cost(1_000, 800_000);
+        assert_eq!(keys.deadline().unwrap().at, t0 + ms(500));
     }
 
     #[test]
@@ -166,7 +226,7 @@ mod tests {
 
     proptest! {
         /// Whatever happens: requests are an interval apart, and whoever asked is answered by a key frame or a
-        /// request within an interval.
+        /// request within an interval, of a crowd.
         #[test]
         fn seldom_and_never_forgotten(
             events in proptest::collection::vec(
@@ -204,7 +264,7 @@ mod tests {
                     sent = Some(at);
                     waiting = waiting.filter(|since| *since > at);
                 }
-                prop_assert!(waiting.is_none_or(|since| now - since < KeyFrameRequests::INTERVAL));
+                prop_assert!(waiting.is_none_or(|since| now - since < KeyFrameRequests::CROWD_INTERVAL));
             }
         }
     }

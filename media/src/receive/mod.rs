@@ -4,6 +4,7 @@ pub mod clock;
 pub mod dedup;
 pub mod jitter;
 pub mod key_frames;
+pub mod layers;
 pub mod loss;
 mod parameter_sets;
 pub mod ring;
@@ -11,5 +12,6 @@ pub mod stream;
 
 pub use clock::TransportClock;
 pub use key_frames::KeyFrameRequests;
+pub use layers::{LayerInfo, LayerList, LayerMask, Layers, Measured};
 pub use ring::Ring;
 pub use stream::{ReceiveStats, Received, StreamReceiver};

@@ -257,6 +257,7 @@ mod tests {
         ReceivedRtp {
             ssrc: 1,
             section: 0,
+            layer: 0,
             format: Format { codec, profile: 0, packetization: 0 },
             ext_seq,
             rtp_time,

@@ -163,8 +163,11 @@ fn accept(
     for format in &accepted.formats {
         format.write(twcc, out);
     }
-    if let Some(rid) = accepted.rid.as_deref().filter(|_| accepted.is_active()) {
-        let _ = write!(out, "a=rid:{rid} recv\r\na=simulcast:recv {rid}\r\n");
+    if accepted.by_rid && accepted.is_active() {
+        for rid in &accepted.layers {
+            let _ = write!(out, "a=rid:{rid} recv\r\n");
+        }
+        let _ = write!(out, "a=simulcast:recv {}\r\n", accepted.layers.join(";"));
     }
 }
 

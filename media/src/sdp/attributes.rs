@@ -173,13 +173,15 @@ pub(super) fn parameters(text: &str) -> impl Iterator<Item = (String, &str)> {
     })
 }
 
-/// The layers that are sent, best first: the first alternative of each, paused or not (RFC 8853 §5.1).
+/// The layers that are sent, in their order: the first alternative of each, paused or not (RFC 8853 §5.1). Drafts before
+/// it (draft-ietf-mmusic-sdp-simulcast-03 §6) put `rid=` before the list.
 pub(super) fn simulcast_send(value: &str) -> Vec<&str> {
     let mut words = value.split_whitespace();
     while let Some(direction) = words.next() {
         let Some(list) = words.next() else { break };
         if direction == "send" {
             return list
+                .trim_start_matches("rid=")
                 .split(';')
                 .filter_map(|layer| layer.split(',').next())
                 .map(|rid| rid.trim_start_matches('~'))
@@ -236,6 +238,7 @@ mod tests {
         // The examples of RFC 8853 §5.1.
         assert_eq!(simulcast_send("send 1,2,3;~4,~5 recv 6;~7,~8"), ["1", "4"]);
         assert_eq!(simulcast_send("recv 1;4,5 send 6;7"), ["6", "7"]);
+        assert_eq!(simulcast_send(" send rid=q;~h;f"), ["q", "h", "f"], "as before the RFC");
         assert!(simulcast_send("recv 1;4").is_empty());
         assert!(simulcast_send("send").is_empty());
     }

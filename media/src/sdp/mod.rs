@@ -2,7 +2,7 @@
 //!
 //! Offers are read leniently by a total reader of our own, agreed on in [`negotiate`], and answered strictly.
 //! str0m is never given SDP: its reader is stricter than the RFCs in places, keeps payload types per session
-//! instead of per section, truncates identifiers, and cannot answer one layer of several.
+//! instead of per section, truncates identifiers, and cannot answer some layers of several.
 
 mod answer;
 mod attributes;
@@ -19,7 +19,7 @@ pub use offer::Offer;
 pub(crate) use answer::{AnswerParts, Ice};
 pub(crate) use attributes::{Extension, check_candidate};
 pub(crate) use fragment::write_fragment;
-pub(crate) use negotiate::{Accepted, Agreed, Security, negotiate};
+pub(crate) use negotiate::{Accepted, Agreed, Declared, Security, negotiate};
 
 /// Why an offer or a trickle fragment was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use super::attributes::{Direction, Extension, Setup};
 use super::formats::{self, AgreedFormat};
 use super::offer::{Common, Offer, OfferSection};
 use crate::codec::{Format, Kind};
-use crate::transport::{ExtensionIds, Role, Section, SectionFormat};
+use crate::transport::{ExtensionIds, LAYERS_MAX, Role, Section, SectionFormat};
 
 /// Whether the offer must carry ICE credentials and a fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +59,25 @@ pub(crate) struct Accepted {
     pub(super) rtcp_mux: bool,
     pub(super) rtcp_rsize: bool,
     pub(super) extmap_allow_mixed: bool,
-    /// The one simulcast layer that a publisher is to send.
-    pub(crate) rid: Option<String>,
-    /// SSRC of the peer's media and of its retransmissions, where the offer names them.
-    pub(crate) declared: Option<(u32, Option<u32>)>,
+    /// Names of the simulcast layers that a publisher is to send, in the order of its offer: rids, or numbers where
+    /// the offer tells layers apart by SSRC alone. Empty where it sends one stream.
+    pub(crate) layers: Vec<String>,
+    /// The layers are rids (RFC 8851).
+    pub(crate) by_rid: bool,
+    /// SSRCs of the peer's media, where the offer names them.
+    pub(crate) declared: Vec<Declared>,
     /// SSRCs that the offer names for what was not accepted.
     pub(crate) ignored: Vec<u32>,
+}
+
+/// A stream that the offer names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Declared {
+    pub(crate) ssrc: u32,
+    /// Of its retransmissions.
+    pub(crate) repair: Option<u32>,
+    /// Index into [`Accepted::layers`]; 0 where there are none.
+    pub(crate) layer: u8,
 }
 
 impl Accepted {
@@ -239,36 +252,50 @@ fn accept(offer: &Offer, index: usize, kind: Kind, role: Role, shared: &mut Shar
         rtcp_mux: section.rtcp_mux,
         rtcp_rsize: section.rtcp_rsize,
         extmap_allow_mixed: section.common.extmap_allow_mixed,
-        rid: None,
-        declared: None,
+        layers: Vec::new(),
+        by_rid: false,
+        declared: Vec::new(),
         ignored: Vec::new(),
     };
     if role == Role::Publish {
-        accepted.rid = layer(section, &accepted);
-        if accepted.rid.is_none() {
+        accepted.layers = layers(section, &accepted);
+        accepted.by_rid = !accepted.layers.is_empty();
+        if !accepted.by_rid {
             declare(section, &mut accepted);
         }
     }
     Some(accepted)
 }
 
-/// The one layer that is asked for: the middle one, of two the second. Layers go from small to large in what
-/// browsers write, and a middle one serves most viewers until all are taken.
-fn layer(section: &OfferSection, accepted: &Accepted) -> Option<String> {
-    accepted.extension(Extension::Rid)?;
-    let layers: Vec<&String> = section.layers.iter().filter(|layer| section.rids.contains(layer)).collect();
-    layers.get(layers.len() / 2).map(|rid| (*rid).clone())
+/// The rids that are asked for: the first of those offered, without the extension none.
+fn layers(section: &OfferSection, accepted: &Accepted) -> Vec<String> {
+    let mut layers: Vec<String> = Vec::new();
+    if accepted.extension(Extension::Rid).is_some() {
+        for layer in section.layers.iter().filter(|layer| section.rids.contains(layer)) {
+            if layers.len() < LAYERS_MAX && !layers.contains(layer) {
+                layers.push(layer.clone());
+            }
+        }
+    }
+    layers
 }
 
-/// SSRCs named in the offer: media and its retransmissions. Of several (simulcast by SSRC alone, FEC) one is taken.
+/// SSRCs named in the offer: media and its retransmissions, of simulcast by SSRC alone each layer. Of others (FEC)
+/// one is taken.
 fn declare(section: &OfferSection, accepted: &mut Accepted) {
     let is_repair = |ssrc: &u32| section.repairs.iter().any(|(_, repair)| repair == ssrc);
-    let layers = &section.ssrc_simulcast;
-    let media = layers.get(layers.len() / 2).or_else(|| section.ssrcs.iter().find(|ssrc| !is_repair(ssrc)));
-    let Some(media) = media.copied() else { return };
-    let repair = section.repairs.iter().find(|(of, _)| *of == media).map(|(_, repair)| *repair);
-    accepted.declared = Some((media, repair));
-    accepted.ignored = section.ssrcs.iter().copied().filter(|s| *s != media && Some(*s) != repair).collect();
+    let repair = |media: u32| section.repairs.iter().find(|(of, _)| *of == media).map(|(_, repair)| *repair);
+    let simulcast = section.ssrc_simulcast.iter().take(LAYERS_MAX).filter(|_| accepted.kind == Kind::Video);
+    let mut media: Vec<u32> = simulcast.copied().collect();
+    media.dedup();
+    match media.len() {
+        0 | 1 => media = section.ssrcs.iter().copied().find(|ssrc| !is_repair(ssrc)).into_iter().collect(),
+        layers => accepted.layers = (0..layers).map(|layer| layer.to_string()).collect(),
+    }
+    let declared = |(layer, ssrc): (usize, &u32)| Declared { ssrc: *ssrc, repair: repair(*ssrc), layer: layer as u8 };
+    accepted.declared = media.iter().enumerate().map(declared).collect();
+    let taken = |ssrc: u32| accepted.declared.iter().any(|d| d.ssrc == ssrc || d.repair == Some(ssrc));
+    accepted.ignored = section.ssrcs.iter().copied().filter(|ssrc| !media.is_empty() && !taken(*ssrc)).collect();
 }
 
 /// Without BUNDLE every section would need its own transport (RFC 9143 §7.2): only one can be served.
@@ -352,6 +379,7 @@ impl Agreed {
                     rtx_ssrc: repairs.then(&mut ssrc),
                     twcc: accepted.twcc(),
                     nack: accepted.formats.iter().any(|f| f.feedback.nack),
+                    layers: accepted.layers.clone(),
                 }
             })
             .collect()
@@ -368,5 +396,6 @@ fn refused_section() -> Section {
         rtx_ssrc: None,
         twcc: false,
         nack: false,
+        layers: Vec::new(),
     }
 }

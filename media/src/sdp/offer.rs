@@ -50,7 +50,7 @@ pub(super) struct OfferSection {
     pub(super) ssrc_simulcast: Vec<u32>,
     /// rids that the offerer sends (RFC 8851).
     pub(super) rids: Vec<String>,
-    /// Layers that the offerer sends, best first (RFC 8853).
+    /// Layers that the offerer sends, in its order (RFC 8853).
     pub(super) layers: Vec<String>,
 }
 

@@ -2,14 +2,16 @@
 
 use super::PacketSink;
 use super::link::{Counts, Link};
+use super::pictures::LayersMax;
 use super::srtp::{Protection, SrtpError};
 use super::stream::Stream;
 use super::twcc::{TwccHistory, TwccResult};
-use crate::codec::Format;
+use crate::codec::{Format, Kind};
+use crate::congestion::Estimator;
 use crate::ids::Random;
 use crate::packet::{Packet, Payload, StreamClock};
 use crate::transport::Section;
-use crate::units::{Deadline, WallClock, Why};
+use crate::units::{Bitrate, Deadline, WallClock, Why};
 use crate::wire::rtcp::{Blocks, Compound, Packet as Rtcp, RtcpError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +57,8 @@ pub struct Forwarded {
     pub bytes: u64,
     /// A packet that a decoder can begin with was sent; video only.
     pub key_frame: bool,
-    /// Nothing was sent because the section waits for a key frame, and there was none.
+    /// The section waits for a key frame of this layer, to begin, to change layers, or to send more of it, and there was
+    /// none.
     pub wants_key_frame: bool,
 }
 
@@ -124,13 +127,19 @@ pub struct EgressStats {
     pub twcc_lost: u64,
     /// Key frame requests: PLI and new FIR.
     pub plis: u64,
+    /// Bytes sent again as padding, to find out what the path takes.
+    pub padding_bytes: u64,
+    /// Bursts of it.
+    pub probes: u64,
 }
 
 /// The send side of one transport.
 #[derive(Debug)]
 pub struct Egress {
-    streams: Vec<Stream>,
-    link: Link,
+    pub(super) streams: Vec<Stream>,
+    pub(super) link: Link,
+    /// Only where video is sent: sound needs no estimate, and one costs more than the sound.
+    pub(super) estimator: Option<Estimator>,
 }
 
 impl Egress {
@@ -140,7 +149,9 @@ impl Egress {
         let EgressConfig { cname, wall, rtx_packets } = config;
         let streams = sections.iter().map(|section| Stream::new(section, rtx_packets, random)).collect();
         let (twcc, counts) = (TwccHistory::default(), Counts::default());
-        Self { streams, link: Link { protection, twcc, wall, cname, counts, rtt: None } }
+        let has_video = sections.iter().any(|s| s.kind == Kind::Video && s.ssrc.is_some());
+        let link = Link { protection, twcc, wall, cname, counts, rtt: None };
+        Self { streams, link, estimator: has_video.then(Estimator::new) }
     }
 
     /// What a section carries from now on: packets of another source, in this format; `None` frees it. The numbers
@@ -170,6 +181,24 @@ impl Egress {
         }
     }
 
+    /// Which layer of what the section carries is wanted, and how much of it: from its next key frame on. Up to then
+    /// the layer that flows goes on. Stays when something else is assigned; layer 0 at first.
+    pub fn follow(&mut self, section: usize, layer: u8, max: LayersMax) {
+        if let Some(stream) = self.streams.get_mut(section) {
+            stream.follow(layer, max);
+        }
+    }
+
+    /// The layer that a section sends or has sent last.
+    pub fn layer(&self, section: usize) -> Option<u8> {
+        self.streams.get(section).and_then(Stream::layer)
+    }
+
+    /// The layer whose packets flow now.
+    pub fn flowing(&self, section: usize) -> Option<u8> {
+        self.streams.get(section).and_then(Stream::flowing)
+    }
+
     /// What a decoder must have before the key frame of the next packets that are forwarded, if the section begins with
     /// one that does not bring it along: H.264 parameter sets, each a payload of its own (RFC 6184 §8.4).
     pub fn lead(&mut self, section: usize, payloads: &Arc<[Payload]>) {
@@ -178,20 +207,21 @@ impl Egress {
         }
     }
 
-    /// Sends packets of what the section carries, and its sender report where that is due.
+    /// Sends packets of one layer of what the section carries, and its sender report where that is due.
     ///
-    /// `packets`: as they came, one batch; those out of order get their places, duplicates and packets older than
+    /// `layer`: 0 where there are none. `packets`: as they came, one batch; those out of order get their places, duplicates and packets older than
     /// the window are left out, and so are those without a payload. `clock`: the source's, as of now.
     pub fn forward(
         &mut self,
         now: Instant,
         section: usize,
+        layer: u8,
         clock: StreamClock,
         packets: &[Packet],
         sink: &mut dyn PacketSink,
     ) -> Forwarded {
         match self.streams.get_mut(section) {
-            Some(stream) => stream.forward(&mut self.link, now, clock, packets, sink),
+            Some(stream) => stream.forward(&mut self.link, now, layer, clock, packets, sink),
             None => Forwarded::default(),
         }
     }
@@ -264,11 +294,18 @@ impl Egress {
                     }
                 }
             }
-            Rtcp::Twcc(twcc) => self.link.twcc.receive(&twcc),
+            Rtcp::Twcc(twcc) => {
+                self.link.twcc.receive(&twcc);
+                self.estimate_anew(now);
+            }
             Rtcp::Remb(remb) => {
+                if let Some(estimator) = &mut self.estimator {
+                    estimator.remb(now, Bitrate::from_bps(remb.bits_per_second));
+                }
                 push_once(feedback, before, Feedback::Remb { bits_per_second: remb.bits_per_second });
             }
             Rtcp::Bye(bye) => {
+                self.forget_remb();
                 for ssrc in bye.ssrcs() {
                     let left = self.streams.iter().enumerate().filter(|(_, s)| s.is_reported_by(ssrc));
                     left.for_each(|(section, _)| push_once(feedback, before, Feedback::Bye { section }));
@@ -298,8 +335,9 @@ impl Egress {
         push_once(feedback, before, Feedback::KeyFrameWanted { section });
     }
 
-    /// Sends the sender reports that are due.
+    /// Sends the sender reports and probes that are due.
     pub fn wake(&mut self, now: Instant, sink: &mut dyn PacketSink) {
+        self.control(now, sink);
         let due = self.streams.iter().filter_map(Stream::report_due).any(|due| due <= now);
         for stream in self.streams.iter_mut().filter(|_| due) {
             stream.report(&mut self.link, now, now + REPORTS_TOGETHER, sink);
@@ -308,11 +346,12 @@ impl Egress {
 
     /// When [`Self::wake`] has something to do.
     pub fn deadline(&self) -> Option<Deadline> {
-        let at = self.streams.iter().filter_map(Stream::report_due).min()?;
-        Some(Deadline { at, why: Why::SenderReport })
+        let report = self.streams.iter().filter_map(Stream::report_due).min();
+        let report = report.map(|at| Deadline { at, why: Why::SenderReport });
+        Deadline::earlier(report, self.control_deadline())
     }
 
-    /// Whether a section carries video that has not begun.
+    /// Whether a section carries video that has not begun. One that changes layers has.
     pub fn waiting_for_key_frame(&self, section: usize) -> bool {
         self.streams.get(section).is_some_and(Stream::waiting_for_key_frame)
     }
@@ -348,6 +387,8 @@ impl Egress {
             twcc_acked: twcc.acked,
             twcc_lost: twcc.lost,
             plis: counts.plis,
+            padding_bytes: counts.padding_bytes,
+            probes: self.estimator.as_ref().map_or(0, Estimator::bursts),
         }
     }
 }

@@ -144,7 +144,17 @@ mod tests {
 
     fn section(kind: Kind, mid: &str, extensions: ExtensionIds, twcc: bool) -> Section {
         let formats = Vec::new();
-        Section { mid: mid.into(), kind, formats, extensions, ssrc: Some(1), rtx_ssrc: None, twcc, nack: true }
+        Section {
+            mid: mid.into(),
+            kind,
+            formats,
+            extensions,
+            ssrc: Some(1),
+            rtx_ssrc: None,
+            twcc,
+            nack: true,
+            layers: Vec::new(),
+        }
     }
 
     const FIELDS: HeaderFields = HeaderFields {

@@ -2,8 +2,10 @@
 
 use super::PacketSink;
 use super::header::{HeaderFields, HeaderLayout, abs_send_time};
+use super::pictures::PictureNumbers;
 use super::srtp::Protection;
 use super::twcc::TwccHistory;
+use crate::codec::Codec;
 use crate::packet::AudioLevel;
 use crate::units::WallClock;
 use crate::wire::rtcp::{SenderInfo, write_bye, write_cname, write_receiver_report, write_sender_report};
@@ -21,6 +23,7 @@ pub(super) struct Counts {
     pub rtcp_received: u64,
     pub rtcp_bad: u64,
     pub plis: u64,
+    pub padding_bytes: u64,
 }
 
 /// See the module.
@@ -46,6 +49,8 @@ pub(super) struct Outgoing<'a> {
     /// Original sequence number of a retransmission (RFC 4588 §4).
     pub osn: Option<u16>,
     pub payload: &'a [u8],
+    /// Numbers that take the place of the payload's own.
+    pub pictures: (Codec, PictureNumbers),
 }
 
 impl Link {
@@ -73,7 +78,10 @@ impl Link {
         if let Some(osn) = packet.osn {
             buffer.extend_from_slice(&osn.to_be_bytes());
         }
+        let payload_at = buffer.len();
         buffer.extend_from_slice(packet.payload);
+        let (codec, numbers) = packet.pictures;
+        numbers.write(codec, buffer.get_mut(payload_at..).unwrap_or_default());
         if self.protection.seal_rtp(buffer, start, layout.len(), packet.ssrc, packet.ext_seq).is_err() {
             buffer.truncate(start);
             self.counts.unsealed += 1;

@@ -1,8 +1,11 @@
 //! The send side of one viewer: from a shared packet to a protected datagram, and back from its reports.
 
+mod control;
 mod egress;
+pub mod forwarding;
 mod header;
 mod link;
+mod pictures;
 mod report;
 mod rewrite;
 mod rtx;
@@ -11,6 +14,7 @@ mod stream;
 mod twcc;
 
 pub use egress::{Egress, EgressConfig, EgressStats, Feedback, Forwarded, NoFormat, RtcpRefused};
+pub use pictures::LayersMax;
 pub use rewrite::{SeqRewriter, TimeRewriter, Unplaced, WINDOW};
 pub use srtp::Protection;
 pub use twcc::TwccResult;

@@ -30,9 +30,11 @@ pub struct SeqRewriter {
     /// The number that source packet `top + 1` will get.
     next: u64,
     source: Option<Source>,
+    /// The run before, and the number that would have been its next.
+    before: Option<(Source, u64)>,
 }
 
-/// What is known of the current source.
+/// What is known of a source.
 #[derive(Debug, Clone)]
 struct Source {
     /// Packets before this one are not of this run.
@@ -46,11 +48,13 @@ struct Source {
 impl SeqRewriter {
     /// `first`: the number of the first packet sent, below 2^16 so that its rollover count is 0.
     pub fn new(first: u64) -> Self {
-        Self { next: first, source: None }
+        Self { next: first, source: None, before: None }
     }
 
-    /// From now on packets come from another run of a source, whose first is `ext_seq`.
+    /// From now on packets come from another run of a source, whose first is `ext_seq`. If another has run up to now,
+    /// its holes can still be filled: [`Self::place_before`].
     pub fn begin(&mut self, ext_seq: u64) {
+        self.before = self.source.take().map(|source| (source, self.next));
         self.source = Some(Source {
             first: ext_seq,
             top: ext_seq.wrapping_sub(1),
@@ -61,7 +65,22 @@ impl SeqRewriter {
 
     /// Forgets the source; the next one goes on at the next free number.
     pub fn end(&mut self) {
-        self.source = None;
+        (self.source, self.before) = (None, None);
+    }
+
+    /// The number for a packet of the run before, which comes late: it fills a hole that was left for it.
+    ///
+    /// # Errors
+    /// [`Unplaced`]; the packet is not to be sent. One that goes on where the run ended is too old, too.
+    pub fn place_before(&mut self, ext_seq: u64) -> Result<u64, Unplaced> {
+        let (source, next) = self.before.as_mut().ok_or(Unplaced::TooOld(ext_seq))?;
+        if ext_seq > source.top {
+            return Err(Unplaced::TooOld(ext_seq));
+        }
+        match source.see(ext_seq)? {
+            Seen::Behind { numbers } => Ok(*next - numbers),
+            Seen::Ahead { .. } => Err(Unplaced::TooOld(ext_seq)),
+        }
     }
 
     /// Whether a source has begun.
@@ -201,27 +220,66 @@ const SKEW_MAX: Duration = Duration::from_secs(1);
 /// From RTP timestamps of a source to those that we send.
 #[derive(Debug, Clone)]
 pub struct TimeRewriter {
-    /// What is added to a source's timestamps, modulo 2^32.
-    offset: u32,
+    current: Mapping,
+    /// The same of the layer before.
+    before: Mapping,
     last: Option<Sent>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Sent {
+    /// As sent, and as it would be if nothing had to be made up for.
     rtp_time: u32,
+    due: u32,
     captured: Instant,
     sent: Instant,
 }
 
+/// From one source's timestamps to ours.
+#[derive(Debug, Clone, Copy)]
+struct Mapping {
+    /// What is added, modulo 2^32.
+    offset: u32,
+    /// What is sent at least, while pictures are made up for.
+    floor: Option<Floor>,
+}
+
+/// A layer began with a picture that is older than what was sent of another. From there its pictures follow each other
+/// closely, 256 times as fast, up to where they belong: none is shown late for it, and no time is sent twice.
+#[derive(Debug, Clone, Copy)]
+struct Floor {
+    source: u32,
+    sent: u32,
+}
+
+impl Mapping {
+    fn due(&self, rtp_time: u32) -> u32 {
+        rtp_time.wrapping_add(self.offset)
+    }
+
+    fn rewrite(&self, rtp_time: u32) -> u32 {
+        let due = self.due(rtp_time);
+        let floor = self.floor.map(|floor| {
+            let since = rtp_time.wrapping_sub(floor.source).cast_signed().max(0).unsigned_abs();
+            floor.sent.wrapping_add(since / 256)
+        });
+        floor.filter(|floor| is_later(*floor, due)).unwrap_or(due)
+    }
+}
+
 impl TimeRewriter {
+    /// A floor is forgotten when pictures are so many ticks above it: a second, after which none is repaired.
+    const ABOVE_FLOOR: u32 = 90_000;
+
     /// `offset`: random (RFC 3550 §5.1).
     pub fn new(offset: u32) -> Self {
-        Self { offset, last: None }
+        let mapping = Mapping { offset, floor: None };
+        Self { current: mapping, before: mapping, last: None }
     }
 
     /// What is added to timestamps of the source.
     pub fn offset(&self) -> u32 {
-        self.offset
+        self.current.offset
     }
 
     /// Another source goes on with `rtp_time`: later than the last packet by the time that passed between the two
@@ -233,20 +291,46 @@ impl TimeRewriter {
         let captured = instant_of(clock, rtp_time, clock_hz).checked_duration_since(last.captured);
         let elapsed = captured.filter(|c| c.abs_diff(passed) < SKEW_MAX).unwrap_or(passed);
         let first = last.rtp_time.wrapping_add(ticks(elapsed, clock_hz).max(1));
-        self.offset = first.wrapping_sub(rtp_time);
+        self.current = Mapping { offset: first.wrapping_sub(rtp_time), floor: None };
+    }
+
+    /// Another layer of the same source goes on with `rtp_time`: as [`Self::begin`], but its first picture may be one that
+    /// was sent already, in the other layer, or older. It gets the next tick then, and those behind it catch up.
+    pub fn switch(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
+        self.before = self.current;
+        let Some(last) = self.last else { return };
+        let passed = now.saturating_duration_since(last.sent);
+        let captured = instant_of(clock, rtp_time, clock_hz);
+        let later = captured.saturating_duration_since(last.captured);
+        let earlier = last.captured.saturating_duration_since(captured);
+        let believed = earlier < SKEW_MAX && (later + earlier).abs_diff(passed) < SKEW_MAX;
+        let first = match believed {
+            true => last.due.wrapping_add(ticks(later, clock_hz)).wrapping_sub(ticks(earlier, clock_hz)),
+            false => last.rtp_time.wrapping_add(ticks(passed, clock_hz)),
+        };
+        let sent = last.rtp_time.wrapping_add(1);
+        let floor = is_later(sent, first).then_some(Floor { source: rtp_time, sent });
+        self.current = Mapping { offset: first.wrapping_sub(rtp_time), floor };
     }
 
     /// The timestamp to send.
     pub fn rewrite(&self, rtp_time: u32) -> u32 {
-        rtp_time.wrapping_add(self.offset)
+        self.current.rewrite(rtp_time)
+    }
+
+    /// The timestamp to send of the layer before.
+    pub fn rewrite_before(&self, rtp_time: u32) -> u32 {
+        self.before.rewrite(rtp_time)
     }
 
     /// Remembers the packet that a later source goes on from: the newest in RTP time.
     pub fn sent(&mut self, now: Instant, rtp_time: u32, clock: StreamClock, clock_hz: u32) {
         let captured = instant_of(clock, rtp_time, clock_hz);
-        let rtp_time = self.rewrite(rtp_time);
-        if !self.last.is_some_and(|last| is_later(last.rtp_time, rtp_time)) {
-            self.last = Some(Sent { rtp_time, captured, sent: now });
+        let (sent, due) = (self.current.rewrite(rtp_time), self.current.due(rtp_time));
+        if !self.last.is_some_and(|last| is_later(last.rtp_time, sent)) {
+            self.last = Some(Sent { rtp_time: sent, due, captured, sent: now });
+            self.current.floor =
+                self.current.floor.filter(|floor| !is_later(due, floor.sent.wrapping_add(Self::ABOVE_FLOOR)));
         }
     }
 }
@@ -420,6 +504,25 @@ mod tests {
         assert_eq!(rewriter.place(5_000 + WINDOW + 1), Ok(107), "a hole that nobody can repair is one packet");
     }
 
+    #[test]
+    fn what_a_run_lost_is_placed_after_another_began() {
+        let mut rewriter = SeqRewriter::new(100);
+        rewriter.begin(10);
+        for seq in [10, 11, 13, 15] {
+            rewriter.place(seq).unwrap();
+        }
+        assert_eq!(rewriter.place_before(12), Err(Unplaced::TooOld(12)), "there was none before");
+        rewriter.begin(7_000);
+        assert_eq!(rewriter.place(7_000), Ok(106));
+        assert_eq!(rewriter.place_before(12), Ok(102));
+        assert_eq!(rewriter.place_before(12), Err(Unplaced::Duplicate(12)));
+        assert_eq!(rewriter.place_before(16), Err(Unplaced::TooOld(16)), "its number is another's by now");
+        assert_eq!(rewriter.place_before(14), Ok(104));
+        assert_eq!(rewriter.place(7_001), Ok(107));
+        rewriter.end();
+        assert_eq!(rewriter.place_before(11), Err(Unplaced::TooOld(11)));
+    }
+
     const HZ: u32 = 90_000;
 
     fn clock(at: Instant, rtp_time: u32) -> StreamClock {
@@ -448,5 +551,72 @@ mod tests {
         // A source that was captured earlier goes on by the time here, and by one tick at least.
         times.begin(t0 + ms(130), u32::MAX - 100, new, HZ);
         assert_eq!(times.rewrite(u32::MAX - 100), 10_008);
+    }
+
+    /// Two layers with clocks of their own, 30 pictures a second, changed for each other whenever: times rise with every
+    /// picture, and after any number of changes they are off the capture times by a tick.
+    #[test]
+    fn layers_take_turns_and_time_neither_stands_still_nor_drifts() {
+        let t0 = origin();
+        let clocks = [clock(t0, 5_000), clock(t0, 0xffff_f000)];
+        let mut times = TimeRewriter::new(7);
+        let (mut last, mut layer) = (None, 0usize);
+        for picture in 0..3_000u32 {
+            let captured = t0 + Duration::from_millis(33) * picture;
+            // The small layer takes 10 ms, the large one 30.
+            let now = |layer: usize| captured + Duration::from_millis([10, 30][layer]);
+            let rtp_time = |layer: usize| clocks[layer].rtp_time.wrapping_add(picture * 2_970);
+            // Every other change shows the same picture again, in the other layer.
+            for turn in 0..=u32::from(picture % 14 == 0) {
+                if picture == 0 && turn == 0 {
+                    times.begin(now(layer), rtp_time(layer), clocks[layer], HZ);
+                } else if picture % 7 == 0 || turn == 1 {
+                    layer = 1 - layer;
+                    times.switch(now(layer), rtp_time(layer), clocks[layer], HZ);
+                }
+                let sent = times.rewrite(rtp_time(layer));
+                assert!(last.is_none_or(|last| is_later(sent, last)), "picture {picture}");
+                last = Some(sent);
+                times.sent(now(layer), rtp_time(layer), clocks[layer], HZ);
+                let drift = sent.wrapping_sub(5_007 + picture * 2_970).cast_signed();
+                assert!((0..=1).contains(&drift), "picture {picture}: {drift} ticks");
+            }
+        }
+    }
+
+    /// The key frame of a layer was repaired late: the other one is five pictures ahead. They are made up for at once.
+    #[test]
+    fn a_layer_that_begins_late_catches_up() {
+        let (t0, ms) = (origin(), Duration::from_millis);
+        let clock = clock(t0, 0);
+        let mut times = TimeRewriter::new(0);
+        times.begin(t0, 0, clock, HZ);
+        times.sent(t0 + ms(500), 45_000, clock, HZ);
+        times.switch(t0 + ms(510), 30_000, clock, HZ);
+        let sent = [30_000, 33_000, 36_000, 39_000, 42_000, 45_000, 48_000, 51_000].map(|at| times.rewrite(at));
+        assert_eq!(sent, [45_001, 45_012, 45_024, 45_036, 45_047, 45_059, 48_000, 51_000]);
+        times.sent(t0 + ms(600), 51_000, clock, HZ);
+        assert_eq!(times.rewrite(33_000), 45_012, "a repaired packet has the time of its picture");
+        // Another change in the middle of it neither goes back nor adds to it.
+        times.sent(t0 + ms(600), 39_000, clock, HZ);
+        times.switch(t0 + ms(610), 54_000, clock, HZ);
+        assert_eq!([times.rewrite(54_000), times.rewrite_before(33_000)], [54_000, 45_012]);
+        times.sent(t0 + ms(3_000), 270_000, clock, HZ);
+        assert_eq!(times.rewrite(u32::MAX / 2 + 200_000), u32::MAX / 2 + 200_000, "long after");
+    }
+
+    #[test]
+    fn a_layer_whose_clock_cannot_be_right_goes_on_by_the_time_here() {
+        let (t0, ms) = (origin(), Duration::from_millis);
+        let mut times = TimeRewriter::new(0);
+        times.begin(t0, 0, clock(t0, 0), HZ);
+        times.sent(t0, 0, clock(t0, 0), HZ);
+        times.switch(t0 + ms(100), 0, clock(t0 + Duration::from_secs(60), 0), HZ);
+        assert_eq!(times.rewrite(0), 9_000);
+        assert_eq!(times.rewrite_before(1), 1);
+        times.sent(t0 + ms(100), 0, clock(t0 + ms(100), 0), HZ);
+        // Captured 300 ms before what was sent: believed, and the next tick.
+        times.switch(t0 + ms(120), 50, clock(t0 - ms(200), 50), HZ);
+        assert_eq!(times.rewrite(50), 9_001);
     }
 }

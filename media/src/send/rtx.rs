@@ -1,5 +1,6 @@
 //! What can be sent again: a ring of the last packets of a stream, whose payloads are shared (RFC 4588).
 
+use super::pictures::PictureNumbers;
 use crate::packet::Payload;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ pub(super) struct Kept {
     pub payload: Payload,
     pub rtp_time: u32,
     pub marker: bool,
+    pub numbers: PictureNumbers,
 }
 
 #[derive(Debug, Clone)]
@@ -30,6 +32,8 @@ struct Entry {
     rtp_time: u32,
     /// Milliseconds after the ring's epoch of the last retransmission, plus one; 0: none yet.
     again_ms: u32,
+    picture_id: u16,
+    tl0: u8,
     marker: bool,
 }
 
@@ -60,15 +64,15 @@ impl RtxRing {
     /// Makes room, so that no packet has to.
     pub fn allocate(&mut self, now: Instant) {
         self.epoch.get_or_insert(now);
-        let empty = Entry { payload: None, seq: 0, rtp_time: 0, again_ms: 0, marker: false };
+        let empty = Entry { payload: None, seq: 0, rtp_time: 0, again_ms: 0, picture_id: 0, tl0: 0, marker: false };
         self.entries.resize(self.packets, empty);
     }
 
     /// Keeps a packet that was sent, in the place of the one so many packets older.
-    pub fn keep(&mut self, ext_seq: u64, rtp_time: u32, marker: bool, payload: &Payload) {
+    pub fn keep(&mut self, ext_seq: u64, rtp_time: u32, marker: bool, payload: &Payload, numbers: PictureNumbers) {
         if let Some(entry) = self.entry(ext_seq) {
-            let payload = Some(payload.clone());
-            *entry = Entry { payload, seq: ext_seq as u32, rtp_time, again_ms: 0, marker };
+            let (payload, PictureNumbers { id: picture_id, tl0 }) = (Some(payload.clone()), numbers);
+            *entry = Entry { payload, seq: ext_seq as u32, rtp_time, again_ms: 0, picture_id, tl0, marker };
         }
     }
 
@@ -83,7 +87,15 @@ impl RtxRing {
             return Err(NotKept::TooSoon);
         }
         entry.again_ms = again_ms.saturating_add(1);
-        Ok(Kept { payload, rtp_time: entry.rtp_time, marker: entry.marker })
+        let numbers = PictureNumbers { id: entry.picture_id, tl0: entry.tl0 };
+        Ok(Kept { payload, rtp_time: entry.rtp_time, marker: entry.marker, numbers })
+    }
+
+    /// A packet that is kept, for other ends than repair.
+    pub fn peek(&mut self, ext_seq: u64) -> Option<Kept> {
+        let entry = self.entry(ext_seq).filter(|e| e.seq == ext_seq as u32)?;
+        let numbers = PictureNumbers { id: entry.picture_id, tl0: entry.tl0 };
+        Some(Kept { payload: entry.payload.clone()?, rtp_time: entry.rtp_time, marker: entry.marker, numbers })
     }
 
     /// Lets go of all payloads; the room stays.
@@ -110,6 +122,16 @@ mod tests {
     use super::super::origin;
     use super::*;
 
+    fn kept(i: u64) -> Kept {
+        let numbers = PictureNumbers { id: i as u16 & 0x7fff, tl0: i as u8 };
+        Kept { payload: payload(i), rtp_time: i as u32, marker: i.is_multiple_of(2), numbers }
+    }
+
+    fn keep(ring: &mut RtxRing, i: u64) {
+        let Kept { payload, rtp_time, marker, numbers } = kept(i);
+        ring.keep(i, rtp_time, marker, &payload, numbers);
+    }
+
     fn payload(i: u64) -> Payload {
         i.to_be_bytes().as_slice().into()
     }
@@ -124,14 +146,15 @@ mod tests {
         let now = origin();
         let mut ring = RtxRing::new(20);
         assert_eq!(ring.again(now, 5, None).err(), Some(NotKept::Unknown), "nothing was allocated");
-        ring.keep(5, 0, false, &payload(5));
+        keep(&mut ring, 5);
         assert_eq!(ring.again(now, 5, None).err(), Some(NotKept::Unknown));
         ring.allocate(now);
         let first = (1u64 << 32) - 50;
-        (first..first + 100).for_each(|i| ring.keep(i, i as u32, i % 2 == 0, &payload(i)));
+        (first..first + 100).for_each(|i| keep(&mut ring, i));
         for seq in first + 68..first + 100 {
-            let kept = ring.again(now, seq, None).unwrap();
-            assert_eq!((kept.payload, kept.rtp_time, kept.marker), (payload(seq), seq as u32, seq % 2 == 0));
+            let (again, want) = (ring.again(now, seq, None).unwrap(), kept(seq));
+            assert_eq!((again.payload, again.rtp_time, again.marker), (want.payload, want.rtp_time, want.marker));
+            assert_eq!(again.numbers, want.numbers);
         }
         for seq in (first..first + 68).chain(first + 100..first + 200) {
             assert_eq!(ring.again(now, seq, None).err(), Some(NotKept::Unknown), "{seq}");
@@ -146,7 +169,7 @@ mod tests {
         let ms = |ms| t0 + Duration::from_millis(ms);
         let mut ring = RtxRing::new(16);
         ring.allocate(t0);
-        ring.keep(1, 0, false, &payload(1));
+        keep(&mut ring, 1);
         let rtt = Some(Duration::from_millis(80));
         assert!(ring.again(ms(3), 1, rtt).is_ok());
         assert_eq!(ring.again(ms(82), 1, rtt).err(), Some(NotKept::TooSoon));

@@ -2,14 +2,16 @@
 
 use super::PacketSink;
 use super::egress::{Forwarded, NoFormat};
+use super::forwarding::{Event, Forwarding, Verdict};
 use super::header::HeaderLayout;
 use super::link::{Link, Outgoing};
+use super::pictures::{LayersMax, PictureNumbers, Pictures, Sent};
 use super::report::{Reception, Reporter};
 use super::rewrite::{SeqRewriter, TimeRewriter, is_later};
 use super::rtx::{NotKept, RtxRing, extend};
 use crate::codec::{Format, Kind};
 use crate::ids::Random;
-use crate::packet::{Packet, Payload, StreamClock};
+use crate::packet::{AudioLevel, Packet, Payload, StreamClock};
 use crate::transport::{Section, SectionFormat};
 use crate::wire::rtcp::{Nack, ReportBlock};
 use std::sync::Arc;
@@ -17,21 +19,12 @@ use std::time::Instant;
 
 /// Packets sent again for one NACK at most: about 150 KB. A receiver that misses more asks again.
 const RTX_PER_NACK_MAX: usize = 128;
+/// Packets that padding is made of, the newest; none of them shorter than this; and looks for them at most.
+const PAD_OF: u64 = 32;
+const PAD_LEN_MIN: usize = 300;
+const PAD_LOOKS_MAX: u64 = 256;
 /// Numbers of one NACK that are looked at: the whole default ring, twice.
 const LOST_PER_NACK_MAX: usize = 1024;
-
-/// What a section does with the packets it is given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Forwarding {
-    /// Nothing is assigned.
-    Free,
-    /// Nothing is forwarded, by wish.
-    Paused,
-    /// Something is assigned and has not begun: video begins with a key frame, audio with any packet.
-    Waiting,
-    /// Packets flow.
-    Flowing,
-}
 
 /// One section. Only those with an SSRC can carry anything.
 #[derive(Debug)]
@@ -55,6 +48,10 @@ pub(super) struct Stream {
 struct Numbers {
     seqs: SeqRewriter,
     times: TimeRewriter,
+    pictures: Pictures,
+    /// The layer that these belong to, and the one before, of which late packets may come.
+    layer: Option<u8>,
+    layer_before: Option<u8>,
     /// The number after the highest that was sent.
     next: u64,
     /// What begins next is another source, with another RTP clock.
@@ -80,6 +77,58 @@ struct Peer {
     reception: Reception,
     /// Number of the last Full Intra Request.
     fir_seq: Option<u8>,
+}
+
+impl Numbers {
+    /// What runs ends; what begins next goes on behind it.
+    fn end(&mut self) {
+        self.seqs.end();
+        self.layer_before = None;
+    }
+}
+
+/// A packet with the numbers that it is sent with, but for its own.
+#[derive(Debug, Clone, Copy)]
+struct Numbered<'a> {
+    payload: &'a Payload,
+    rtp_time: u32,
+    marker: bool,
+    level: Option<AudioLevel>,
+    numbers: PictureNumbers,
+}
+
+impl<'a> Numbered<'a> {
+    fn of(packet: &'a Packet, rtp_time: u32, sent: Option<Sent>) -> Self {
+        Self {
+            payload: &packet.payload,
+            rtp_time,
+            marker: packet.marker || sent.is_some_and(|sent| sent.ends_picture),
+            level: packet.level,
+            numbers: sent.map_or_else(PictureNumbers::default, |sent| sent.numbers),
+        }
+    }
+
+    /// In the place of a packet that is not sent.
+    fn filler(nothing: &'a Payload, rtp_time: u32) -> Self {
+        Self { payload: nothing, rtp_time, marker: false, level: None, numbers: PictureNumbers::default() }
+    }
+}
+
+/// Where packets of what a section carries go.
+#[derive(Debug, Clone, Copy)]
+struct Carried {
+    format: SectionFormat,
+    ssrc: u32,
+}
+
+/// The first packet that a decoder can begin with. A frame may begin in several packets: its parameter sets, each of its
+/// slices.
+fn entry(kind: Kind, packets: &[Packet]) -> Option<&Packet> {
+    let mut begins = packets.iter().filter(|p| !p.payload.is_empty());
+    match kind {
+        Kind::Audio => begins.next(),
+        Kind::Video => begins.filter(|p| p.key_frame).min_by_key(|p| p.ext_seq),
+    }
 }
 
 /// A sequence number below 2^15 (RFC 3711 §3.3.1: far from the first rollover).
@@ -108,11 +157,14 @@ impl Stream {
             nack: section.nack,
             header: HeaderLayout::new(section, section.ssrc.unwrap_or(0)),
             carried: None,
-            forwarding: Forwarding::Free,
+            forwarding: Forwarding::Free { target: 0 },
             lead: None,
             numbers: Numbers {
                 seqs: SeqRewriter::new(first),
                 times: TimeRewriter::new(u32::from_be_bytes(offset)),
+                pictures: Pictures::default(),
+                layer: None,
+                layer_before: None,
                 next: first,
                 other_source: false,
             },
@@ -144,14 +196,10 @@ impl Stream {
             // The payload type of a retransmission says which format the original had.
             rtx.ring.clear();
         }
-        self.numbers.seqs.end();
+        self.numbers.end();
         self.numbers.other_source = true;
         self.reporter.restart();
-        self.forwarding = match (self.forwarding, carried) {
-            (_, None) => Forwarding::Free,
-            (Forwarding::Paused, Some(_)) => Forwarding::Paused,
-            (Forwarding::Free | Forwarding::Waiting | Forwarding::Flowing, Some(_)) => Forwarding::Waiting,
-        };
+        self.forwarding = self.forwarding.on(if carried.is_some() { Event::Assign } else { Event::Release });
         if self.kind == Kind::Video
             && let (Some(rtx), Some(SectionFormat { rtx_pt: Some(_), .. })) = (&mut self.rtx, carried)
         {
@@ -162,32 +210,44 @@ impl Stream {
 
     /// See [`super::Egress::pause`].
     pub fn pause(&mut self, paused: bool) {
-        let after = match (self.forwarding, paused) {
-            (Forwarding::Free, _) => Forwarding::Free,
-            (Forwarding::Paused | Forwarding::Waiting | Forwarding::Flowing, true) => Forwarding::Paused,
-            (Forwarding::Paused, false) => Forwarding::Waiting,
-            (same @ (Forwarding::Waiting | Forwarding::Flowing), false) => same,
-        };
+        let after = self.forwarding.on(if paused { Event::Pause } else { Event::Resume });
         if after == self.forwarding {
             return;
         }
         self.forwarding = after;
-        self.numbers.seqs.end();
+        self.numbers.end();
         self.reporter.restart();
+    }
+
+    /// See [`super::Egress::follow`].
+    pub fn follow(&mut self, layer: u8, max: LayersMax) {
+        self.forwarding = self.forwarding.on(Event::Follow(layer));
+        self.numbers.pictures.want(max);
+    }
+
+    /// See [`super::Egress::layer`].
+    pub fn layer(&self) -> Option<u8> {
+        self.numbers.layer
+    }
+
+    /// See [`super::Egress::flowing`].
+    pub fn flowing(&self) -> Option<u8> {
+        self.forwarding.flowing()
     }
 
     /// See [`super::Egress::lead`].
     pub fn lead(&mut self, payloads: &Arc<[Payload]>) {
-        self.lead = self.waiting_for_key_frame().then(|| Arc::clone(payloads));
+        let waits = self.waiting_for_key_frame() || matches!(self.forwarding, Forwarding::Switching { .. });
+        self.lead = waits.then(|| Arc::clone(payloads));
     }
 
     pub fn waiting_for_key_frame(&self) -> bool {
-        self.forwarding == Forwarding::Waiting && self.kind == Kind::Video
+        matches!(self.forwarding, Forwarding::Waiting { .. }) && self.kind == Kind::Video
     }
 
     /// Whether a key frame would be of use.
     pub fn shows_video(&self) -> bool {
-        self.kind == Kind::Video && matches!(self.forwarding, Forwarding::Waiting | Forwarding::Flowing)
+        self.kind == Kind::Video && !matches!(self.forwarding, Forwarding::Free { .. } | Forwarding::Paused { .. })
     }
 
     /// See [`super::Egress::forward`].
@@ -195,44 +255,56 @@ impl Stream {
         &mut self,
         link: &mut Link,
         now: Instant,
+        layer: u8,
         clock: StreamClock,
         packets: &[Packet],
         sink: &mut dyn PacketSink,
     ) -> Forwarded {
         let mut forwarded = Forwarded::default();
         let (Some(carried), Some(ssrc)) = (self.carried, self.ssrc) else { return forwarded };
+        let to = Carried { format: carried, ssrc };
         let lead = self.lead.take();
-        let first = match self.forwarding {
-            Forwarding::Free | Forwarding::Paused => return forwarded,
-            Forwarding::Waiting => {
-                let Some(first) = self.begin(now, clock, packets, carried) else {
-                    forwarded.wants_key_frame = self.kind == Kind::Video;
-                    return forwarded;
-                };
-                Some(first)
-            }
-            Forwarding::Flowing => None,
+        let entry = match self.forwarding.judge(layer, true) {
+            Verdict::Begin => entry(self.kind, packets),
+            Verdict::Drop | Verdict::Pass | Verdict::Wait => None,
         };
+        match self.forwarding.judge(layer, entry.is_some()) {
+            Verdict::Drop => {
+                if self.numbers.layer_before == Some(layer) {
+                    self.late(link, now, packets, to, sink, &mut forwarded);
+                }
+                return forwarded;
+            }
+            Verdict::Wait => {
+                forwarded.wants_key_frame = self.kind == Kind::Video;
+                return forwarded;
+            }
+            Verdict::Begin | Verdict::Pass => {}
+        }
+        if let Some(first) = entry {
+            self.begin(now, layer, clock, first, carried);
+        }
         self.reporter.clock(clock);
-        if let (Some(first), Some(lead)) = (first, lead)
+        if let (Some(first), Some(lead)) = (entry, lead)
             && !carried.format.codec.starts_key_frame(&first.payload)
         {
             for payload in lead.iter() {
                 let ext_seq = self.numbers.seqs.insert();
-                let packet = Packet { marker: false, level: None, payload: Arc::clone(payload), ..first.clone() };
-                let Some(len) = self.send(link, now, &packet, ext_seq, carried, ssrc, sink) else { continue };
-                forwarded.packets += 1;
-                forwarded.bytes += len as u64;
+                let rtp_time = self.numbers.times.rewrite(first.rtp_time);
+                let numbers = PictureNumbers::default();
+                let packet = Numbered { payload, rtp_time, marker: false, level: None, numbers };
+                self.send(link, now, ext_seq, packet, to, sink, &mut forwarded);
             }
         }
         let mut newest: Option<u32> = None;
         for packet in packets {
-            let Some(len) = self.packet(link, now, packet, carried, ssrc, sink) else { continue };
+            if !self.packet(link, now, packet, to, sink, &mut forwarded) {
+                continue;
+            }
             newest = newest.filter(|n| is_later(*n, packet.rtp_time)).or(Some(packet.rtp_time));
-            forwarded.packets += 1;
-            forwarded.bytes += len as u64;
             forwarded.key_frame |= packet.key_frame && self.kind == Kind::Video;
         }
+        forwarded.wants_key_frame = self.numbers.pictures.take_waits();
         if let Some(newest) = newest {
             self.numbers.times.sent(now, newest, clock, carried.format.codec.clock_hz());
         }
@@ -240,45 +312,77 @@ impl Stream {
         forwarded
     }
 
-    /// Starts the source with the first packet of the batch that a decoder can begin with. Those of the batch that
-    /// overtook it are behind it in number, and go with it.
-    fn begin<'a>(
-        &mut self,
-        now: Instant,
-        clock: StreamClock,
-        packets: &'a [Packet],
-        carried: SectionFormat,
-    ) -> Option<&'a Packet> {
-        let mut begins = packets.iter().filter(|p| !p.payload.is_empty());
-        let first = match self.kind {
-            Kind::Audio => begins.next(),
-            // A frame may begin in several packets: its parameter sets, each of its slices.
-            Kind::Video => begins.filter(|p| p.key_frame).min_by_key(|p| p.ext_seq),
-        }?;
-        self.numbers.seqs.begin(first.ext_seq);
-        if self.numbers.other_source {
-            self.numbers.times.begin(now, first.rtp_time, clock, carried.format.codec.clock_hz());
-            self.numbers.other_source = false;
+    /// Starts a layer with its first packet. Those of the batch that overtook it are behind it in number, and go with it.
+    fn begin(&mut self, now: Instant, layer: u8, clock: StreamClock, first: &Packet, carried: SectionFormat) {
+        let clock_hz = carried.format.codec.clock_hz();
+        let numbers = &mut self.numbers;
+        numbers.layer_before = numbers.layer.filter(|_| numbers.seqs.running());
+        numbers.seqs.begin(first.ext_seq);
+        numbers.pictures.begin(carried.format.codec.descriptor(&first.payload));
+        if numbers.other_source {
+            numbers.times.begin(now, first.rtp_time, clock, clock_hz);
+            numbers.other_source = false;
+        } else if numbers.layer != Some(layer) {
+            numbers.times.switch(now, first.rtp_time, clock, clock_hz);
         }
-        self.forwarding = Forwarding::Flowing;
-        Some(first)
+        numbers.layer = Some(layer);
+        self.forwarding = self.forwarding.on(Event::Entry(layer));
     }
 
+    /// Sends one packet of what flows. `false`: it has no place, or is of a layer inside the stream that is left out.
     fn packet(
         &mut self,
         link: &mut Link,
         now: Instant,
         packet: &Packet,
-        carried: SectionFormat,
-        ssrc: u32,
+        to: Carried,
         sink: &mut dyn PacketSink,
-    ) -> Option<usize> {
+        forwarded: &mut Forwarded,
+    ) -> bool {
         let numbers = &mut self.numbers;
-        let ext_seq = match packet.payload.is_empty() {
-            true => numbers.seqs.skip(packet.ext_seq).ok().flatten(),
-            false => numbers.seqs.place(packet.ext_seq).ok(),
-        }?;
-        self.send(link, now, packet, ext_seq, carried, ssrc, sink)
+        let rtp_time = numbers.times.rewrite(packet.rtp_time);
+        let descriptor = to.format.format.codec.descriptor(&packet.payload);
+        let sent = descriptor.map(|descriptor| numbers.pictures.next(&descriptor));
+        let nothing;
+        let (ext_seq, numbered) = match sent {
+            // A hole that was seen already is filled with nothing.
+            Some(None) => {
+                nothing = Payload::default();
+                (numbers.seqs.skip(packet.ext_seq).ok().flatten(), Numbered::filler(&nothing, rtp_time))
+            }
+            None if packet.payload.is_empty() => {
+                (numbers.seqs.skip(packet.ext_seq).ok().flatten(), Numbered::of(packet, rtp_time, None))
+            }
+            None => (numbers.seqs.place(packet.ext_seq).ok(), Numbered::of(packet, rtp_time, None)),
+            Some(sent) => (numbers.seqs.place(packet.ext_seq).ok(), Numbered::of(packet, rtp_time, sent)),
+        };
+        ext_seq.is_some_and(|ext_seq| self.send(link, now, ext_seq, numbered, to, sink, forwarded))
+    }
+
+    /// Packets of the layer before fill the holes that were left for them.
+    fn late(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        packets: &[Packet],
+        to: Carried,
+        sink: &mut dyn PacketSink,
+        forwarded: &mut Forwarded,
+    ) {
+        for packet in packets {
+            let numbers = &mut self.numbers;
+            let Ok(ext_seq) = numbers.seqs.place_before(packet.ext_seq) else { continue };
+            let rtp_time = numbers.times.rewrite_before(packet.rtp_time);
+            let descriptor = to.format.format.codec.descriptor(&packet.payload);
+            let sent = descriptor.map(|descriptor| numbers.pictures.late(&descriptor));
+            let nothing = Payload::default();
+            let numbered = match sent {
+                Some(None) => Numbered::filler(&nothing, rtp_time),
+                None => Numbered::of(packet, rtp_time, None),
+                Some(sent) => Numbered::of(packet, rtp_time, sent),
+            };
+            self.send(link, now, ext_seq, numbered, to, sink, forwarded);
+        }
     }
 
     /// Sends a packet under a number of ours.
@@ -290,40 +394,41 @@ impl Stream {
         &mut self,
         link: &mut Link,
         now: Instant,
-        packet: &Packet,
         ext_seq: u64,
-        carried: SectionFormat,
-        ssrc: u32,
+        packet: Numbered<'_>,
+        to: Carried,
         sink: &mut dyn PacketSink,
-    ) -> Option<usize> {
-        let numbers = &mut self.numbers;
-        let rtp_time = numbers.times.rewrite(packet.rtp_time);
+        forwarded: &mut Forwarded,
+    ) -> bool {
         let outgoing = Outgoing {
-            ssrc,
-            pt: carried.pt,
+            ssrc: to.ssrc,
+            pt: to.format.pt,
             ext_seq,
-            rtp_time,
+            rtp_time: packet.rtp_time,
             marker: packet.marker,
             level: packet.level,
             osn: None,
-            payload: &packet.payload,
+            payload: packet.payload,
+            pictures: (to.format.format.codec, packet.numbers),
         };
-        let len = link.send_rtp(now, &self.header, &outgoing, sink)?;
-        numbers.next = numbers.next.max(ext_seq + 1);
+        let Some(len) = link.send_rtp(now, &self.header, &outgoing, sink) else { return false };
+        self.numbers.next = self.numbers.next.max(ext_seq + 1);
         link.counts.packets += 1;
         link.counts.bytes += len as u64;
+        forwarded.packets += 1;
+        forwarded.bytes += len as u64;
         self.reporter.sent(now, packet.payload.len());
         if let Some(rtx) = &mut self.rtx {
-            rtx.ring.keep(ext_seq, rtp_time, packet.marker, &packet.payload);
+            rtx.ring.keep(ext_seq, packet.rtp_time, packet.marker, packet.payload, packet.numbers);
         }
-        Some(len)
+        true
     }
 
     /// Sends again what a NACK asks for and the ring still has.
     pub fn resend(&mut self, link: &mut Link, now: Instant, nack: &Nack<'_>, sink: &mut dyn PacketSink) {
-        let rtx_pt = self.carried.and_then(|c| c.rtx_pt);
-        let (Some(rtx), Some(pt), true) = (&mut self.rtx, rtx_pt, self.nack) else { return };
-        if self.forwarding == Forwarding::Paused {
+        let Some(SectionFormat { rtx_pt: Some(pt), format, .. }) = self.carried else { return };
+        let (Some(rtx), true) = (&mut self.rtx, self.nack) else { return };
+        if matches!(self.forwarding, Forwarding::Paused { .. }) {
             return;
         }
         let mut sent = 0;
@@ -345,6 +450,7 @@ impl Stream {
                 level: None,
                 osn: Some(lost),
                 payload: &kept.payload,
+                pictures: (format.codec, kept.numbers),
             };
             rtx.next += 1;
             rtx.sent = true;
@@ -357,6 +463,48 @@ impl Stream {
                 return;
             }
         }
+    }
+
+    /// Sends kept packets once more, the newest first, until there are so many bytes and packets of them: padding that
+    /// the viewer drops as seen. How many were sent; none where nothing of any length is kept.
+    pub fn pad(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        bytes: usize,
+        packets: usize,
+        sink: &mut dyn PacketSink,
+    ) -> u16 {
+        let Some(SectionFormat { rtx_pt: Some(pt), format, .. }) = self.carried else { return 0 };
+        let Some(rtx) = &mut self.rtx else { return 0 };
+        let (mut sent, mut sent_bytes) = (0u16, 0);
+        for look in 0..PAD_LOOKS_MAX {
+            let back = look % PAD_OF + 1;
+            if sent_bytes >= bytes && usize::from(sent) >= packets || (look == PAD_OF && sent == 0) {
+                break;
+            }
+            let Some(ext_seq) = self.numbers.next.checked_sub(back) else { continue };
+            let Some(kept) = rtx.ring.peek(ext_seq).filter(|kept| kept.payload.len() >= PAD_LEN_MIN) else { continue };
+            let outgoing = Outgoing {
+                ssrc: rtx.ssrc,
+                pt,
+                ext_seq: rtx.next,
+                rtp_time: kept.rtp_time,
+                marker: kept.marker,
+                level: None,
+                osn: Some(ext_seq as u16),
+                payload: &kept.payload,
+                pictures: (format.codec, kept.numbers),
+            };
+            rtx.next += 1;
+            rtx.sent = true;
+            if let Some(len) = link.send_rtp(now, &rtx.header, &outgoing, sink) {
+                link.counts.padding_bytes += len as u64;
+                sent_bytes += len;
+                sent += 1;
+            }
+        }
+        sent
     }
 
     /// Sends the sender report if it is due by `until`.

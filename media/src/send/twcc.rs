@@ -76,6 +76,11 @@ impl TwccHistory {
         self.next
     }
 
+    /// When the last packet was sent.
+    pub fn last_sent(&self) -> Option<Instant> {
+        self.span.map(|(_, last)| last)
+    }
+
     /// The next packet was sent.
     pub fn sent(&mut self, now: Instant, len: usize) {
         if self.sent.is_empty() {

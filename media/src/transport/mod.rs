@@ -23,6 +23,9 @@ use crate::send::srtp::KeyError;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+/// Simulcast layers of one section that are taken; what an offer has beyond is not answered.
+pub const LAYERS_MAX: usize = 3;
+
 /// What a transport is for; one carries media one way only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -152,6 +155,9 @@ pub struct Section {
     pub twcc: bool,
     /// The peer sends Generic NACK.
     pub nack: bool,
+    /// Publish only: names of its simulcast layers, at most [`LAYERS_MAX`], in the order of the offer, which says nothing
+    /// of their size. Empty: one stream.
+    pub layers: Vec<String>,
 }
 
 /// One payload type of a section.
@@ -185,6 +191,8 @@ pub struct ReceivedRtp {
     pub ssrc: u32,
     /// Section it belongs to, as an index into the transport's sections.
     pub section: usize,
+    /// Simulcast layer, as an index into [`Section::layers`]; 0 where there are none.
+    pub layer: u8,
     /// What it carries.
     pub format: Format,
     /// Extended sequence number.
@@ -376,12 +384,12 @@ impl Transport {
         }
     }
 
-    /// Asks the publisher of `section` for a key frame, by PLI, or FIR where PLI was not agreed on. Nothing is
-    /// coalesced here. Poll afterwards.
-    pub fn request_key_frame(&mut self, now: Instant, section: usize) {
+    /// Asks the publisher of `section` for a key frame of one of its layers, by PLI, or FIR where PLI was not agreed on.
+    /// Nothing is coalesced here. Poll afterwards.
+    pub fn request_key_frame(&mut self, now: Instant, section: usize, layer: u8) {
         match self {
-            Transport::WebRtc(t) => t.request_key_frame(now, section),
-            Transport::Plain(t) => t.request_key_frame(section),
+            Transport::WebRtc(t) => t.request_key_frame(now, section, layer),
+            Transport::Plain(t) => t.request_key_frame(section, layer),
         }
     }
 

@@ -76,8 +76,8 @@ impl Plain {
         let mut streams = Streams::default();
         for (index, accepted) in agreed.media().enumerate() {
             streams.add_section(accepted);
-            if let Some((ssrc, repair)) = accepted.and_then(|a| a.declared) {
-                streams.declare(index, ssrc, repair);
+            for declared in accepted.iter().flat_map(|accepted| &accepted.declared) {
+                streams.declare(index, *declared);
             }
         }
         // 1,024 SSRCs for each transport: two for each of the sections that one may have.
@@ -185,8 +185,8 @@ impl Plain {
         }
     }
 
-    pub(super) fn request_key_frame(&mut self, section: usize) {
-        if let Some(ssrc) = self.streams.current(section) {
+    pub(super) fn request_key_frame(&mut self, section: usize, layer: u8) {
+        if let Some(ssrc) = self.streams.current(section, layer) {
             // Picture Loss Indication (RFC 4585 §6.3.1).
             let mut datagram = vec![0x81, PAYLOAD_FEEDBACK, 0, 2];
             datagram.extend(OUR_SSRC.to_be_bytes());
@@ -267,8 +267,8 @@ impl Plain {
             (ssrc, seq, payload) = (media, u16::from_be_bytes(*original), rest);
             pt = self.repaired_pt(rtp.pt).ok_or(DatagramRefused::UnknownSsrc)?;
         }
-        let (section, format) = self.streams.authenticated(ssrc, pt).ok_or(DatagramRefused::UnknownSsrc)?;
-        let received = self.received(now, &rtp, (ssrc, seq), section, format, payload);
+        let place = self.streams.authenticated(ssrc, pt).ok_or(DatagramRefused::UnknownSsrc)?;
+        let received = self.received(now, &rtp, (ssrc, seq), place, payload);
         self.event(TransportEvent::Rtp(received));
         Ok(())
     }
@@ -278,8 +278,7 @@ impl Plain {
         now: Instant,
         rtp: &Rtp<'_>,
         (ssrc, seq): (u32, u16),
-        section: usize,
-        format: Format,
+        (section, layer, format): (usize, u8, Format),
         payload: &[u8],
     ) -> ReceivedRtp {
         let formats = self.sections.get(section).map(|s| &s.formats);
@@ -296,6 +295,7 @@ impl Plain {
         ReceivedRtp {
             ssrc,
             section,
+            layer,
             format,
             ext_seq,
             rtp_time: rtp.time,

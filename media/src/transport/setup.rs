@@ -79,12 +79,13 @@ pub(super) fn start(rtc: &mut Rtc, agreed: &Agreed, role: Role, streams: &mut St
             Kind::Video => MediaKind::Video,
         };
         api.declare_media(mid_of(index), kind);
-        if let Some((ssrc, repair)) = accepted.declared
-            && streams.declare(index, ssrc, repair)
-        {
-            let nack = accepted.formats.iter().any(|f| f.feedback.nack);
-            let stream = api.expect_stream_rx(ssrc.into(), repair.map(Into::into), mid_of(index), None);
-            stream.suppress_nack(!nack);
+        let nack = accepted.formats.iter().any(|f| f.feedback.nack);
+        for declared in &accepted.declared {
+            if streams.declare(index, *declared) {
+                let repair = declared.repair.map(Into::into);
+                let stream = api.expect_stream_rx(declared.ssrc.into(), repair, mid_of(index), None);
+                stream.suppress_nack(!nack);
+            }
         }
     }
     if active(agreed).any(|(_, accepted)| accepted.twcc()) {

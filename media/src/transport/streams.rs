@@ -1,16 +1,17 @@
-//! Which section a publisher's SSRC belongs to (RFC 9143 §9.2): by what the offer declared, by the mid in
-//! the packet, or by the payload type.
+//! Which section and layer a publisher's SSRC belongs to (RFC 9143 §9.2, RFC 8852): by what the offer declared, by the
+//! mid and the rid in the packet, or by the payload type.
 //!
 //! str0m does this too, but only with a mid, and it moves a stream to whatever SSRC an unauthenticated packet
 //! names. Here an unknown SSRC adds a candidate beside the ones that are known, within a bound, and becomes
-//! the section's stream when its first packet has been authenticated.
+//! the layer's stream when its first packet has been authenticated.
 
+use super::LAYERS_MAX;
 use super::peek::Rtp;
 use crate::codec::Format;
-use crate::sdp::{Accepted, Extension};
+use crate::sdp::{Accepted, Declared, Extension};
 
-/// SSRCs of media that one section may have at a time: restarts and replaced tracks leave old ones behind.
-const MEDIA_PER_SECTION_MAX: usize = 4;
+/// SSRCs of media that one layer may have at a time: restarts and replaced tracks leave old ones behind.
+const MEDIA_PER_LAYER_MAX: usize = 4;
 /// How often the retransmission SSRC of one stream may change.
 const REPAIR_CHANGES_MAX: u8 = 8;
 
@@ -29,18 +30,30 @@ pub(super) enum Admission {
 #[derive(Debug)]
 struct Expected {
     mid: Box<[u8]>,
-    rid: Option<Box<[u8]>>,
+    layers: Layers,
     formats: Vec<(u8, Option<u8>, Format)>,
     /// SSRCs that the offer names for what was not accepted.
     ignored: Vec<u32>,
-    /// The stream whose packets were authenticated last.
-    current: Option<u32>,
+    /// By layer: the stream whose packets were authenticated last.
+    current: [Option<u32>; LAYERS_MAX],
+}
+
+/// How the layers of a section are told apart.
+#[derive(Debug)]
+enum Layers {
+    /// There is one stream.
+    One,
+    /// By the rid in the packet (RFC 8852).
+    Rids(Vec<Box<[u8]>>),
+    /// By the SSRCs of the offer: no other belongs to it.
+    Declared,
 }
 
 #[derive(Debug)]
 struct Media {
     ssrc: u32,
     section: usize,
+    layer: u8,
     repair: Option<u32>,
     repair_changes: u8,
     authenticated: bool,
@@ -66,20 +79,25 @@ impl Streams {
             self.repaired_rid_id = self.repaired_rid_id.or(id(Extension::RepairedRid));
             Expected {
                 mid: accepted.mid.as_bytes().into(),
-                rid: accepted.rid.as_ref().map(|rid| rid.as_bytes().into()),
+                layers: match (accepted.by_rid, accepted.layers.is_empty()) {
+                    (true, _) => Layers::Rids(accepted.layers.iter().map(|rid| rid.as_bytes().into()).collect()),
+                    (false, false) => Layers::Declared,
+                    (false, true) => Layers::One,
+                },
                 formats: accepted.section_formats().iter().map(|f| (f.pt, f.rtx_pt, f.format)).collect(),
                 ignored: accepted.ignored.clone(),
-                current: None,
+                current: [None; LAYERS_MAX],
             }
         });
         self.expected.push(section);
     }
 
     /// Takes an SSRC from the offer; `false` if another section has it already.
-    pub(super) fn declare(&mut self, section: usize, ssrc: u32, repair: Option<u32>) -> bool {
+    pub(super) fn declare(&mut self, section: usize, declared: Declared) -> bool {
+        let Declared { ssrc, repair, layer } = declared;
         let new = !self.knows(ssrc) && !repair.is_some_and(|repair| self.knows(repair));
         if new {
-            self.media.push(Media { ssrc, section, repair, repair_changes: 0, authenticated: false });
+            self.media.push(Media { ssrc, section, layer, repair, repair_changes: 0, authenticated: false });
         }
         new
     }
@@ -109,20 +127,23 @@ impl Streams {
         if expected.ignored.contains(&rtp.ssrc) {
             return None;
         }
-        if let Some(wanted) = &expected.rid
-            && value(self.rid_id).or(value(self.repaired_rid_id)) != Some(wanted)
-        {
-            return None;
-        }
+        let layer = match &expected.layers {
+            Layers::One => 0,
+            Layers::Rids(rids) => {
+                let rid = value(self.rid_id).or(value(self.repaired_rid_id))?;
+                rids.iter().position(|known| **known == *rid)? as u8
+            }
+            Layers::Declared => return None,
+        };
         if expected.formats.iter().any(|(pt, ..)| *pt == rtp.pt) {
-            let evicted = self.make_room(section);
-            let media = Media { ssrc: rtp.ssrc, section, repair: None, repair_changes: 0, authenticated: false };
+            let evicted = self.make_room(section, layer);
+            let media = Media { ssrc: rtp.ssrc, section, layer, repair: None, repair_changes: 0, authenticated: false };
             self.media.push(media);
             return Some(Admission::Media { ssrc: rtp.ssrc, section, evicted });
         }
         expected.formats.iter().find(|(_, rtx, _)| *rtx == Some(rtp.pt))?;
         // Retransmissions before any media (padding that probes the link) have nothing to belong to.
-        let current = expected.current?;
+        let current = (*expected.current.get(usize::from(layer))?)?;
         let media = self.media.iter_mut().find(|m| m.ssrc == current && m.repair_changes < REPAIR_CHANGES_MAX)?;
         media.repair = Some(rtp.ssrc);
         media.repair_changes += 1;
@@ -139,34 +160,38 @@ impl Streams {
         }
     }
 
-    /// Forgets one stream of a full section: one that was never authenticated, else the oldest, never the current.
-    fn make_room(&mut self, section: usize) -> Option<u32> {
-        let current = self.expected.get(section)?.as_ref()?.current;
-        let of_section = |m: &&Media| m.section == section;
-        if self.media.iter().filter(of_section).count() < MEDIA_PER_SECTION_MAX {
+    /// Forgets one stream of a full layer: one that was never authenticated, else the oldest, never the current.
+    fn make_room(&mut self, section: usize, layer: u8) -> Option<u32> {
+        let current = self.flows(section, layer);
+        let of_layer = |m: &&Media| (m.section, m.layer) == (section, layer);
+        if self.media.iter().filter(of_layer).count() < MEDIA_PER_LAYER_MAX {
             return None;
         }
-        let old = |m: &Media| m.section == section && Some(m.ssrc) != current;
+        let old = |m: &Media| of_layer(&m) && Some(m.ssrc) != current;
         let index = self.media.iter().position(|m| old(m) && !m.authenticated);
         let index = index.or_else(|| self.media.iter().position(old))?;
         Some(self.media.remove(index).ssrc)
     }
 
-    /// An authenticated packet of `ssrc` with payload type `pt` arrived: its section and format.
-    pub(super) fn authenticated(&mut self, ssrc: u32, pt: u8) -> Option<(usize, Format)> {
+    /// An authenticated packet of `ssrc` with payload type `pt` arrived: its section, layer and format.
+    pub(super) fn authenticated(&mut self, ssrc: u32, pt: u8) -> Option<(usize, u8, Format)> {
         let media = self.media.iter_mut().find(|m| m.ssrc == ssrc)?;
         media.authenticated = true;
-        let section = media.section;
+        let (section, layer) = (media.section, media.layer);
         let expected = self.expected.get_mut(section)?.as_mut()?;
-        expected.current = Some(ssrc);
+        *expected.current.get_mut(usize::from(layer))? = Some(ssrc);
         let (_, _, format) = expected.formats.iter().find(|(known, ..)| *known == pt)?;
-        Some((section, *format))
+        Some((section, layer, *format))
     }
 
-    /// The SSRC that a request about `section` is to name: the one that flows, else the one declared.
-    pub(super) fn current(&self, section: usize) -> Option<u32> {
-        let flows = self.expected.get(section)?.as_ref()?.current;
-        flows.or_else(|| self.media.iter().find(|m| m.section == section).map(|m| m.ssrc))
+    fn flows(&self, section: usize, layer: u8) -> Option<u32> {
+        *self.expected.get(section)?.as_ref()?.current.get(usize::from(layer))?
+    }
+
+    /// The SSRC that a request about a layer of `section` is to name: the one that flows, else the one declared.
+    pub(super) fn current(&self, section: usize, layer: u8) -> Option<u32> {
+        let declared = || self.media.iter().find(|m| (m.section, m.layer) == (section, layer)).map(|m| m.ssrc);
+        self.flows(section, layer).or_else(declared)
     }
 }
 
@@ -177,19 +202,20 @@ mod tests {
 
     const VP8: Format = Format { codec: Codec::Vp8, profile: 0, packetization: 0 };
 
-    /// Two sections with payload types 96 (97) and 98 (99); the second expects layer `h`.
+    /// Two sections with payload types 96 (97) and 98 (99); the second expects layers `h` and `f`.
     fn streams() -> Streams {
-        let section = |mid: &str, rid: Option<&str>, pt: u8| {
+        let section = |mid: &str, layers: Layers, pt: u8| {
             Some(Expected {
                 mid: mid.as_bytes().into(),
-                rid: rid.map(|rid| rid.as_bytes().into()),
+                layers,
                 formats: vec![(pt, Some(pt + 1), VP8)],
                 ignored: vec![666],
-                current: None,
+                current: [None; LAYERS_MAX],
             })
         };
+        let rids = ["h", "f"].map(|rid| rid.as_bytes().into());
         Streams {
-            expected: vec![section("a", None, 96), None, section("b", Some("h"), 98)],
+            expected: vec![section("a", Layers::One, 96), None, section("b", Layers::Rids(rids.into()), 98)],
             media: Vec::new(),
             mid_id: Some(1),
             rid_id: Some(2),
@@ -218,18 +244,24 @@ mod tests {
     }
 
     #[test]
-    fn only_the_chosen_layer_is_admitted() {
+    fn only_layers_that_were_answered_are_admitted() {
         let mut streams = streams();
         assert_eq!(admit(&mut streams, 98, 1, &[(1, "b"), (2, "q")]), Admission::Refused);
         assert_eq!(admit(&mut streams, 98, 2, &[(1, "b")]), Admission::Refused);
         let media = Admission::Media { ssrc: 3, section: 2, evicted: None };
         assert_eq!(admit(&mut streams, 98, 3, &[(1, "b"), (2, "h")]), media);
         assert_eq!(admit(&mut streams, 99, 4, &[(1, "b"), (3, "h")]), Admission::Refused, "its media is not proven");
-        assert_eq!(streams.authenticated(3, 98), Some((2, VP8)));
+        assert_eq!(streams.authenticated(3, 98), Some((2, 0, VP8)));
         assert_eq!(admit(&mut streams, 99, 5, &[(1, "b"), (3, "q")]), Admission::Refused);
         let repair = Admission::Repair { ssrc: 4, media: 3, section: 2 };
         assert_eq!(admit(&mut streams, 99, 4, &[(1, "b"), (3, "h")]), repair);
         assert!(streams.knows(3) && streams.knows(4) && !streams.knows(1));
+        let media = Admission::Media { ssrc: 6, section: 2, evicted: None };
+        assert_eq!(admit(&mut streams, 98, 6, &[(1, "b"), (2, "f")]), media);
+        assert_eq!(streams.authenticated(6, 98), Some((2, 1, VP8)));
+        let repair = Admission::Repair { ssrc: 7, media: 6, section: 2 };
+        assert_eq!(admit(&mut streams, 99, 7, &[(1, "b"), (3, "f")]), repair, "each layer has its own");
+        assert_eq!([0, 1, 2].map(|layer| streams.current(2, layer)), [Some(3), Some(6), None]);
     }
 
     #[test]
@@ -256,11 +288,11 @@ mod tests {
             let Admission::Media { evicted, .. } = admit(&mut streams, 96, forged, &[]) else { panic!() };
             assert_ne!(evicted, Some(1));
         }
-        assert_eq!(streams.media.len(), MEDIA_PER_SECTION_MAX);
-        assert_eq!(streams.current(0), Some(1));
+        assert_eq!(streams.media.len(), MEDIA_PER_LAYER_MAX);
+        assert_eq!(streams.current(0, 0), Some(1));
         // A publisher that restarts with another SSRC takes over with its first authentic packet.
         streams.authenticated(199, 96);
-        assert_eq!(streams.current(0), Some(199));
+        assert_eq!(streams.current(0, 0), Some(199));
     }
 
     #[test]
@@ -270,5 +302,20 @@ mod tests {
         streams.authenticated(1, 96);
         let taken = (0..20).filter(|n| admit(&mut streams, 97, 50 + n, &[]) != Admission::Refused).count();
         assert_eq!(taken, usize::from(REPAIR_CHANGES_MAX));
+    }
+
+    #[test]
+    fn layers_by_ssrc_alone_are_those_that_were_declared() {
+        let mut streams = streams();
+        if let Some(Some(expected)) = streams.expected.get_mut(0) {
+            expected.layers = Layers::Declared;
+        }
+        for (layer, ssrc) in [(0, 10), (1, 20), (2, 30)] {
+            assert!(streams.declare(0, Declared { ssrc, repair: Some(ssrc + 1), layer }));
+        }
+        assert!(!streams.declare(0, Declared { ssrc: 21, repair: None, layer: 0 }), "it repairs");
+        assert_eq!(admit(&mut streams, 96, 40, &[(1, "a")]), Admission::Refused);
+        assert_eq!([10, 20, 30].map(|ssrc| streams.authenticated(ssrc, 96)), [0, 1, 2].map(|l| Some((0, l, VP8))));
+        assert_eq!(streams.repaired_by(31), Some(30));
     }
 }

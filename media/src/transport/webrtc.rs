@@ -175,9 +175,9 @@ impl WebRtc {
         }
     }
 
-    pub(super) fn request_key_frame(&mut self, now: Instant, section: usize) {
+    pub(super) fn request_key_frame(&mut self, now: Instant, section: usize, layer: u8) {
         self.now = self.now.max(now);
-        let Some(ssrc) = self.streams.current(section) else { return };
+        let Some(ssrc) = self.streams.current(section, layer) else { return };
         let by_fir = self.by_fir.get(section).copied().unwrap_or(false);
         if let Some(stream) = self.rtc.direct_api().stream_rx(&ssrc.into()) {
             stream.request_keyframe(if by_fir { KeyframeRequestKind::Fir } else { KeyframeRequestKind::Pli });
@@ -396,7 +396,7 @@ impl WebRtc {
 
     fn received(&mut self, packet: RtpPacket) {
         let (ssrc, pt) = (*packet.header.ssrc, *packet.header.payload_type);
-        let Some((section, format)) = self.streams.authenticated(ssrc, pt) else { return };
+        let Some((section, layer, format)) = self.streams.authenticated(ssrc, pt) else { return };
         let extensions = &packet.header.ext_vals;
         let level = extensions
             .audio_level
@@ -404,6 +404,7 @@ impl WebRtc {
         self.out.push_back(Output::Event(TransportEvent::Rtp(ReceivedRtp {
             ssrc,
             section,
+            layer,
             format,
             ext_seq: *packet.seq_no,
             rtp_time: packet.header.timestamp,

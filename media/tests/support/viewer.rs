@@ -38,6 +38,7 @@ pub fn sections() -> Vec<Section> {
             rtx_ssrc: None,
             twcc: true,
             nack: false,
+            layers: Vec::new(),
         },
         Section {
             mid: "1".into(),
@@ -48,6 +49,7 @@ pub fn sections() -> Vec<Section> {
             rtx_ssrc: Some(VIDEO_RTX_SSRC),
             twcc: true,
             nack: true,
+            layers: Vec::new(),
         },
     ]
 }

@@ -8,5 +8,6 @@ mod plain;
 mod play;
 mod publish;
 mod restart;
+mod simulcast;
 mod srtp;
 mod vectors;

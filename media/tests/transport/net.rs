@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpPendingOffer};
-use str0m::media::{Direction, MediaKind, Mid};
+use str0m::media::{Direction, MediaKind, Mid, Rid};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::RtpWrite;
 use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
@@ -189,9 +189,14 @@ impl Net {
 
     /// The client sends one RTP packet.
     pub fn write(&mut self, mid: Mid, pt: u8, seq: u64, time: u32, payload: &[u8]) {
+        self.write_layer((mid, None), pt, seq, time, payload);
+    }
+
+    /// The same in a simulcast layer.
+    pub fn write_layer(&mut self, (mid, rid): (Mid, Option<Rid>), pt: u8, seq: u64, time: u32, payload: &[u8]) {
         let at = self.now;
         let mut api = self.client.direct_api();
-        let stream = api.stream_tx_by_mid(mid, None).unwrap();
+        let stream = api.stream_tx_by_mid(mid, rid).unwrap();
         stream.write_rtp(RtpWrite::new(pt.into(), seq.into(), time, at, payload.to_vec()).marker(true).nackable(true));
         let _ = self.client.handle_input(Input::Timeout(at));
         self.drain_client();

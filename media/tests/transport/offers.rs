@@ -290,16 +290,53 @@ fn a_viewer_gets_names_only_in_filled_sections() {
     assert_eq!(all.len(), 4);
 }
 
-/// Of several layers one is asked for (RFC 8853 §5.3.2); without the rid extension none can be told apart.
+const RID_EXTENSIONS: &str = "a=extmap:10 urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id\r\n\
+                              a=extmap:11 urn:ietf:params:rtp-hdrext:sdes:repaired-rtp-stream-id\r\n";
+
+/// RFC 8853 §5.3.2, RFC 8851 §6; without the rid extension (RFC 8852) none can be told apart.
 #[test]
-fn of_several_layers_one_is_answered() {
+fn layers_are_answered_in_the_order_of_the_offer() {
     let layers = "a=rtpmap:96 VP8/90000\r\na=rid:q send\r\na=rid:h send\r\na=rid:f send\r\na=simulcast:send q;h;f\r\n";
-    let extension = "a=extmap:10 urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id\r\n";
-    let (text, _) = publish(&video(&format!("{extension}{layers}")));
+    let (text, sections) = publish(&video(&format!("{RID_EXTENSIONS}{layers}")));
     let lines = section(&text, 0);
-    assert!(lines.contains(&"a=rid:h recv") && lines.contains(&"a=simulcast:recv h"));
-    assert!(!text.contains("a=rid:q") && !text.contains("a=rid:f"));
-    assert!(!publish(&video(layers)).0.contains("simulcast"));
+    let rids: Vec<&str> = lines.iter().copied().filter(|l| l.contains("rid:") || l.contains("simulcast")).collect();
+    assert_eq!(rids, ["a=rid:q recv", "a=rid:h recv", "a=rid:f recv", "a=simulcast:recv q;h;f"]);
+    assert!(RID_EXTENSIONS.lines().all(|extmap| lines.contains(&extmap)), "{text}");
+    assert_eq!(sections[0].layers, ["q", "h", "f"]);
+    let (text, sections) = publish(&video(layers));
+    assert!(!text.contains("simulcast") && sections[0].layers.is_empty());
+}
+
+#[test]
+fn paused_layers_old_drafts_and_more_layers_than_are_taken() {
+    let rids: String = ["a", "b", "c", "d", "e"].map(|rid| format!("a=rid:{rid} send\r\n")).concat();
+    for (line, want) in [
+        ("send ~a;b", &["a", "b"][..]),
+        (" send rid=c;a;b", &["c", "a", "b"]),
+        ("recv x;y send a,e;d", &["a", "d"]),
+        ("send a;b;c;d;e", &["a", "b", "c"]),
+        ("send a;a;unknown;b", &["a", "b"]),
+        ("send b", &["b"]),
+        ("send unknown", &[]),
+    ] {
+        let offered = format!("a=rtpmap:96 VP8/90000\r\n{RID_EXTENSIONS}{rids}a=simulcast:{line}\r\n");
+        let (text, sections) = publish(&video(&offered));
+        assert_eq!(sections[0].layers, want, "{line}");
+        let answered = (!want.is_empty()).then(|| format!("a=simulcast:recv {}", want.join(";")));
+        assert_eq!(section(&text, 0).iter().find(|l| l.contains("simulcast")).map(|l| (*l).to_owned()), answered);
+    }
+}
+
+/// Simulcast as Plan B writes it: a group of SSRCs, each with its retransmissions (RFC 5576 §4.2, RFC 4588 §8.1).
+#[test]
+fn layers_by_ssrc_alone_are_taken_and_nothing_of_them_is_answered() {
+    let sim = "a=rtpmap:96 VP8/90000\r\na=ssrc-group:FID 10 11\r\na=ssrc-group:FID 20 21\r\n\
+               a=ssrc-group:SIM 10 20 30\r\na=ssrc:10 cname:x\r\na=ssrc:30 cname:x\r\n";
+    let (text, sections) = publish(&video(sim));
+    assert_eq!(sections[0].layers, ["0", "1", "2"]);
+    assert!(!text.contains("simulcast") && !text.contains("a=rid"));
+    let (_, sections) = publish(&video("a=rtpmap:96 VP8/90000\r\na=ssrc-group:FID 10 11\r\na=ssrc-group:SIM 10\r\n"));
+    assert!(sections[0].layers.is_empty(), "one layer is none");
 }
 
 /// One number means one thing in a bundle (RFC 9143 §9.1, §9.2).

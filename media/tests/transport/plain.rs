@@ -106,7 +106,7 @@ fn key_frames_moves_and_the_end_are_told_both_ways() {
     let now = start();
     t.receive(now, address(CLIENT), address(SERVER), &rtp(96, 1, 20, b"a")).unwrap();
     events(&mut t);
-    t.request_key_frame(now, 1);
+    t.request_key_frame(now, 1, 0);
     let Output::Transmit { to, datagram } = t.poll() else { panic!() };
     assert_eq!((to, datagram), (address(CLIENT), vec![0x81, 206, 0, 2, 0, 0, 0, 1, 0, 0, 0, 20]));
     let elsewhere = address("203.0.113.1:7");

@@ -66,7 +66,7 @@ fn a_key_frame_request_reaches_the_publisher() {
     net.connect();
     let pt = net.server.sections()[1].formats[0].pt;
     net.write(mids[1], pt, 1, 1, &[1; 100]);
-    net.server.request_key_frame(net.now, 1);
+    net.server.request_key_frame(net.now, 1, 0);
     net.run_ms(5);
     let asked = net.client_events.iter().filter_map(|e| if let Event::KeyframeRequest(k) = e { Some(k) } else { None });
     let asked: Vec<_> = asked.map(|k| (k.mid, k.kind)).collect();
