@@ -241,8 +241,9 @@ impl Estimator {
         let remb = self.remb.map(|(_, rate)| rate);
         Some(match (self.feedback_at, remb) {
             (None, None) => return None,
-            (None, Some(remb)) => (remb, true),
-            (Some(_), Some(remb)) if remb < self.target => (remb, true),
+            // A receiver's own word follows what it gets: taken for proof, it would end the picture that it is to grow by.
+            (None, Some(remb)) => (remb, false),
+            (Some(_), Some(remb)) if remb < self.target => (remb, false),
             (Some(_), _) => (self.target, self.proven),
         })
     }
