@@ -11,12 +11,14 @@ mod rewrite;
 mod rtx;
 pub mod srtp;
 mod stream;
+mod times;
 mod twcc;
 
 pub use egress::{Egress, EgressConfig, EgressStats, Feedback, Forwarded, NoFormat, RtcpRefused};
 pub use pictures::LayersMax;
-pub use rewrite::{SeqRewriter, TimeRewriter, Unplaced, WINDOW};
+pub use rewrite::{SeqRewriter, Unplaced, WINDOW};
 pub use srtp::Protection;
+pub use times::TimeRewriter;
 pub use twcc::TwccResult;
 
 /// Where finished datagrams go. One sink writes to one destination; the worker behind it gathers runs of

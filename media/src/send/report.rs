@@ -1,6 +1,6 @@
 //! Sender reports of one stream, and what the peer reports of it (RFC 3550 §6.4).
 
-use super::rewrite::ticks;
+use super::times::ticks;
 use crate::packet::StreamClock;
 use crate::units::WallClock;
 use crate::wire::rtcp::{ReportBlock, SenderInfo};
