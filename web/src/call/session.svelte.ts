@@ -8,6 +8,7 @@ import { words, type Said } from '../words'
 import type { Devices, DeviceState } from '../media/devices.svelte'
 import { fateOf } from './fate'
 import { Health, type Report } from './health'
+import { OwnLayers } from './layers'
 import { Link } from './link.svelte'
 import { Mending, type Lane } from './mending'
 import { Mutes } from './mutes'
@@ -37,8 +38,12 @@ export interface Shown {
   track: string
   widthPx: number
   heightPx: number
+  /** Everybody is to look at it: it is pinned, or a screen. */
+  onStage: boolean
 }
 
+/** Priority of what is on the stage (`Wish`). */
+const STAGE = 2
 const UP_MS = 8_000
 const GROW_AGAIN_MS = 10_000
 /** A hidden tab needs no pictures; its sound goes on. */
@@ -81,6 +86,7 @@ export class Session {
   readonly #health = new Health()
   readonly #steady = { up: new Steady(), down: new Steady() }
   readonly #mutes = new Mutes()
+  readonly #layers = new OwnLayers()
   readonly #ends: (() => void)[] = []
   #shown = $state.raw<readonly Shown[]>([])
   #hidden = $state(false)
@@ -131,6 +137,7 @@ export class Session {
       () => removeEventListener('pagehide', leaveWithPage),
       () => this.#mending.end(),
       () => this.#wishes.end(),
+      () => this.#layers.end(),
       () => this.#closeEvents(),
     )
   }
@@ -312,9 +319,9 @@ export class Session {
         ? participant.tracks.flatMap((track): Wish[] => {
             if (track.kind !== 'video') return []
             const picture = shown.get(track.id)
-            return picture
-              ? [{ track: track.id, paused: false, width_px: picture.widthPx, height_px: picture.heightPx }]
-              : [{ track: track.id, paused: true }]
+            if (!picture) return [{ track: track.id, paused: true }]
+            const { widthPx, heightPx, onStage } = picture
+            return [{ track: track.id, paused: false, width_px: widthPx, height_px: heightPx, priority: onStage ? STAGE : 0 }]
           })
         : [],
     )
@@ -355,6 +362,16 @@ export class Session {
     this.room = reduce(this.room, event, this.me)
     if (event.event === 'room_finished') this.#end(this.#finished(event))
     else if (event.event === 'message_to_you') this.#hearMessage(event)
+    else if (event.event === 'snapshot') this.#layers.anew()
+    else if (event.event === 'track_unpublished') this.#layers.gone(event.track.id)
+    else if (event.event === 'layers_wanted') this.#layers.hear(event.track, this.#senderOf(event.track), event.layers)
+  }
+
+  /** What sends one of our pictures. */
+  #senderOf(track: string): RTCRtpSender | null {
+    const ids = trackIds(this.room, this.me.identity)
+    if (track === ids.get('camera')) return this.publication?.video ?? null
+    return track === ids.get('screen') ? (this.screen.publication?.video ?? null) : null
   }
 
   #keepEarly(event: RoomEvent): void {

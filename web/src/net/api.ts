@@ -57,12 +57,16 @@ export async function patchMuted(session: string, muted: Record<string, boolean>
   })
 }
 
-/** What this page wants of one track: `paused` means that nothing of it is sent; sizes in physical pixels. */
+/**
+ * What this page wants of one track: `paused` means that nothing of it is sent; sizes in physical pixels. From priority 2
+ * on it is made as good as it gets before others are made better (`Rank::STAGE` in `media/src/congestion`).
+ */
 export interface Wish {
   track: string
   paused: boolean
   width_px?: number
   height_px?: number
+  priority?: number
 }
 
 /** Tells the server which tracks are wanted, and how large. */
