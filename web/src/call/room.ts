@@ -102,7 +102,7 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
         ? { ...room, undecodable: new Map(room.undecodable).set(event.track, event.codec) }
         : room
     case 'quality':
-      return { ...room, quality: new Map(room.quality).set(event.identity, { up: event.up, down: event.down }) }
+      return { ...room, quality: new Map(room.quality).set(event.identity, event) }
     case 'stream_state': {
       const participant = room.participants.get(event.identity)
       if (!participant || participant.session !== event.session) return room

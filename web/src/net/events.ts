@@ -61,10 +61,10 @@ export interface Verdict {
   cause: 'layer' | 'delay' | 'loss' | 'silence' | null
 }
 
-/** Of what a participant sends, and of what it gets. */
+/** Of what a participant sends, and of what it gets; absent where it does not. */
 export interface Verdicts {
-  up: Verdict
-  down: Verdict
+  up?: Verdict | null
+  down?: Verdict | null
 }
 
 export type RoomEvent =
