@@ -1,13 +1,15 @@
 import { untrack } from 'svelte'
-import { whyGone, type Pass, type Wish } from '../net/api'
+import { estimateOf, whyGone, type Pass, type Wish } from '../net/api'
 import { openEvents, type RoomEvent } from '../net/events'
 import { clock, sayProblem } from '../net/problem'
 import { connected, disconnect, type Transport } from '../net/transport'
 import { assertive, polite } from '../ui/announce'
 import { words, type Said } from '../words'
 import type { Devices, DeviceState } from '../media/devices.svelte'
+import { Estimate } from './estimate'
 import { fateOf } from './fate'
 import { Health, type Report } from './health'
+import { remember, type Sample } from './history'
 import { OwnLayers } from './layers'
 import { Link } from './link.svelte'
 import { Mending, type Lane } from './mending'
@@ -68,6 +70,8 @@ export class Session {
   flows = $state(true)
   lit = $state.raw<ReadonlySet<string>>(new Set())
   report = $state.raw<Report | null>(null)
+  /** The last minute, a sample a second. */
+  samples = $state.raw<readonly Sample[]>([])
   upload = $state<Quality>('none')
   download = $state<Quality>('none')
   /** People of whom something that is wanted has no section, for 3 s and more. */
@@ -77,6 +81,8 @@ export class Session {
   readonly link = new Link(performance.now())
   readonly screen: Screen
   readonly startedMs = Date.now()
+  /** Known only while it is watched. */
+  readonly estimate = new Estimate(async () => this.#id && estimateOf(this.#id, this.me.transport, this.#stay.token))
 
   readonly #stay: Stay
   readonly #mending: Mending
@@ -474,6 +480,15 @@ export class Session {
     const nowMs = performance.now()
     const report = this.#health.read(up, down, nowMs)
     this.report = report
+    this.samples = remember(this.samples, {
+      atMs: nowMs,
+      sentBps: publishing && report.up.bps,
+      canSendBps: report.canSendBps,
+      gotBps: report.down.bps,
+      canGetBps: this.estimate.at(nowMs),
+      lostUp: report.up.measured.loss,
+      lostDown: report.down.measured.loss,
+    })
     this.flows = this.#mending.flows
     const now = missed(this.room, this.me, new Set(this.#shown.map(({ track }) => track)))
     this.#missed = [...this.#missed.slice(-2), now]

@@ -79,6 +79,15 @@ export async function patchWishes(session: string, wishes: readonly Wish[], toke
   })
 }
 
+/** What the server believes that the path of one of a session's connections takes, bit/s; nothing where it does not know. */
+export async function estimateOf(session: string, transport: string, token: string | null): Promise<number | null> {
+  const response = await request(`/api/v1/sessions/${session}`, { token })
+  const { transports = [] } = (await response.json()) as {
+    transports?: { id?: string | null; estimate_bits_per_second?: number | null }[]
+  }
+  return transports.find(({ id }) => id === transport)?.estimate_bits_per_second ?? null
+}
+
 /** Why a session is over, if it is. */
 export async function whyGone(session: string, token: string | null): Promise<Problem | null> {
   try {
