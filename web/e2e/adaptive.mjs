@@ -61,10 +61,10 @@ async function proxy(host, port, schedule) {
   return { port: Number(JSON.parse(first).listen.split(':').at(-1)), links, end: () => child.kill() }
 }
 
-/** The answer with one candidate: the proxy's port in place of the server's UDP port. */
-function through(answer, candidate, port) {
-  const [line, , host] = candidate
-  return answer.replace(/a=candidate:.*\r\n/g, (each) => (each.startsWith(line) ? each.replace(`${host} ${candidate[3]}`, `${host} ${port}`) : ''))
+/** The answer with one candidate, at the proxy's port. `line`, `host`, `port`: of the server's own candidate. */
+function through(answer, { line, host, port }, proxied) {
+  const moved = (each) => each.replace(`${host} ${port}`, `${host} ${proxied}`)
+  return answer.replace(/a=candidate:.*\r\n/g, (each) => (each.startsWith(line) ? moved(each) : ''))
 }
 
 /** A viewer's page whose media comes by way of a proxy. Resolves when it shows a picture. */
@@ -83,15 +83,17 @@ async function watch(room, schedule) {
       const candidate = /a=candidate:\S+ 1 udp \d+ (\S+) (\d+) typ host/i.exec(answer)
       if (!candidate) return route.fulfill({ response })
       const [line, host, port] = candidate
+      const own = { line, host, port }
       // More sections make another connection: it goes over the same link only if it is the same proxy.
       way.proxy ??= await proxy(host, port, schedule)
       way.session = response.headers()['rondo-session']
       way.token = route.request().headers()['authorization']
       way.atMs ??= performance.now()
-      return route.fulfill({ response, body: through(answer, [line, null, host, port], way.proxy.port) })
+      return route.fulfill({ response, body: through(answer, own, way.proxy.port) })
     })
     await viewer.page.goto(`${url}/watch/${room}`)
-    await until('the viewer sees a picture', async () => ((await viewer.page.evaluate(() => Boolean(globalThis.rondo))) ? (await inbound(viewer.page)).video?.framesDecoded > 0 : false), 20_000)
+    await viewer.page.waitForFunction(() => globalThis.rondo, null, { timeout: 20_000 })
+    await until('the viewer sees a picture', async () => (await inbound(viewer.page)).video?.framesDecoded > 0, 20_000)
     assert(way.proxy, 'the server answered without a UDP candidate of a host')
     return { ...viewer, way, end }
   } catch (error) {
