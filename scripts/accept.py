@@ -257,7 +257,7 @@ def measured(name, test, limit_s, **env):
 
 
 def check_churn():
-    """6,000 people come and go, a third of them half way: nothing is left of them"""
+    """8,000 people come and go, a third of them half way: nothing is left of them"""
     return measured("churn", "churn::nothing_is_left_of_people_who_came_and_went", 1500, RONDO_CHURN="2000")
 
 

@@ -291,7 +291,9 @@ fn nothing_is_left_of_people_who_came_and_went() {
         "churn {:<6} {:>6} {:>8} {:>8} {:>7} {:>7} {:>9}",
         "round", "joins", "seconds", "at rest", "files", "actors", "RSS MiB"
     );
-    for n in 0..ROUNDS {
+    // Reasons of 4,096 ended sessions and as many transports are remembered: a round fills what rounds after it use again.
+    let before_them = usize::from(measured.is_some());
+    for n in 0..before_them + ROUNDS {
         let begun = Instant::now();
         round(&server, n * joins, joins);
         let (took, ended) = (begun.elapsed(), Instant::now());
@@ -324,9 +326,12 @@ fn nothing_is_left_of_people_who_came_and_went() {
             last.get("rondo_process_resident_bytes") / f64::from(1 << 20),
         );
     }
-    let growth = resident[ROUNDS - 1] / resident[0];
-    println!("churn RSS of the last round is {growth:.3} of the first");
+    let growth = resident[before_them + ROUNDS - 1] / resident[before_them];
+    println!(
+        "churn RSS of the last round is {growth:.3} of that of the {}",
+        if before_them == 0 { "first" } else { "second" }
+    );
     if measured.is_some() {
-        assert!(growth <= GROWTH_MAX, "RSS grew to {growth:.3} of the first round's");
+        assert!(growth <= GROWTH_MAX, "RSS grew to {growth:.3} of the second round's");
     }
 }

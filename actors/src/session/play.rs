@@ -186,7 +186,7 @@ impl Playing {
         let Some(carry) = carried.carry.as_ref().filter(|_| carried.is_video) else { return };
         let chosen = choose(&carry.layers, &carry.view);
         carried.top = chosen.top;
-        if egress.estimate().is_some() && carry.layers.iter().any(|info| info.known) {
+        if egress.target().is_some() && carry.layers.iter().any(|info| info.known) {
             return self.share(now, room);
         }
         carried.wished = chosen.wished;

@@ -9,7 +9,7 @@ use crate::room::RoomMsg;
 use rondo_media::congestion::allocation::{Allocator, Demand, LAYERS_MAX, Rank};
 use rondo_media::congestion::{Estimate, OVERHEAD};
 use rondo_media::receive::{LayerInfo, LayerMask};
-use rondo_media::send::Forwarded;
+use rondo_media::send::{Egress, Forwarded};
 use rondo_media::units::{Bitrate, Deadline, Why};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ pub struct Sharing {
     pub allocator: Allocator,
     demands: Vec<Demand>,
     sound: Sound,
+    /// Somebody is sent less than would be of use: a second may bring more.
+    short: bool,
 }
 
 /// What sound takes, measured by the second.
@@ -30,6 +32,11 @@ struct Sound {
 }
 
 impl Sharing {
+    /// While everything is sent as well as it is of use, only a fall of the rate changes anything.
+    fn is_due(&self, now: Instant, target: Bitrate) -> bool {
+        self.allocator.is_due(now, Some(target)) && (self.short || self.allocator.fell(Some(target)))
+    }
+
     /// Sound was sent.
     pub fn sound(&mut self, sent: Forwarded) {
         self.sound.bytes += sent.bytes + u64::from(sent.packets) * OVERHEAD;
@@ -82,8 +89,8 @@ impl Playing {
 
     /// Shares the rate out anew if a second has passed, or the rate has fallen.
     pub(super) fn share_if_due(&mut self, now: Instant, room: &mut Post<RoomMsg>) {
-        if let Some(estimate) = self.estimate()
-            && self.sharing.allocator.is_due(now, Some(estimate.target))
+        if let Some(target) = self.egress.as_ref().and_then(Egress::target)
+            && self.sharing.is_due(now, target)
         {
             self.share(now, room);
         }
@@ -108,6 +115,7 @@ impl Playing {
             }
         }
         self.sharing.demands = demands;
+        self.sharing.short = told.short;
         if let Some(egress) = &mut self.egress {
             egress.set_wanted(if told.short { told.wanted } else { Bitrate::ZERO });
         }
@@ -139,8 +147,8 @@ impl Playing {
 
     /// When the rate is shared out anew if nothing happens.
     pub(super) fn share_deadline(&self) -> Option<Deadline> {
-        self.estimate()?;
-        let at = self.sharing.allocator.due_at()?;
+        self.egress.as_ref()?.target()?;
+        let at = self.sharing.allocator.due_at().filter(|_| self.sharing.short)?;
         Some(Deadline { at, why: Why::Estimate })
     }
 }

@@ -106,20 +106,17 @@ fn sim_an_estimate_of_zero_pauses_video_only_and_a_later_one_brings_it_back() {
     publisher(&mut sim, &shared);
     let (bob, cid) = (viewer(&mut sim, &shared, 2), viewer(&mut sim, &shared, 3));
     sim.run(secs(2));
-    // 3 packets of some 980 bytes with all headers each 33 ms, and sound, are 750 kbit/s: that fits, or is saturated.
-    for huge in [u64::MAX, 1_000_000, 900_000] {
+    // Saturated values, and the smallest, are no reason to stop the only layer: what a receiver says grows by what it gets.
+    for huge in [u64::MAX, 1_000_000, 1] {
         estimate(&mut sim, bob, huge);
         let [audio, video] = during(&mut sim, bob, secs(1));
         assert!(audio >= 49 && video >= 85, "{huge}: {audio} {video}");
     }
-    // Nothing, and less than the only layer takes.
-    for small in [0, 300_000] {
-        estimate(&mut sim, bob, small);
-        sim.run(ms(100));
-        let [audio, video] = during(&mut sim, bob, secs(3));
-        assert!(audio >= 149 && video == 0, "{small}: {audio} of sound, {video} of pictures");
-        assert!(during(&mut sim, cid, secs(1))[1] >= 85, "nobody else is concerned");
-    }
+    estimate(&mut sim, bob, 0);
+    sim.run(ms(100));
+    let [audio, video] = during(&mut sim, bob, secs(3));
+    assert!(audio >= 149 && video == 0, "{audio} of sound, {video} of pictures");
+    assert!(during(&mut sim, cid, secs(1))[1] >= 85, "nobody else is concerned");
     estimate(&mut sim, bob, 1_000_000);
     let [_, video] = during(&mut sim, bob, secs(2));
     assert!(video > 30, "pictures are back within 2 s: {video}");

@@ -119,13 +119,18 @@ impl Allocator {
 
     /// Whether layers are to be chosen now: a second has passed, or the rate has fallen.
     pub fn is_due(&self, now: Instant, available: Option<Bitrate>) -> bool {
-        let Some((at, before)) = self.ran else { return true };
-        let fell = match (before, available) {
+        let Some((at, _)) = self.ran else { return true };
+        now >= at + Self::EVERY || self.fell(available)
+    }
+
+    /// Whether the rate has fallen since the last run, or there was none.
+    pub fn fell(&self, available: Option<Bitrate>) -> bool {
+        let Some((_, before)) = self.ran else { return true };
+        match (before, available) {
             (Some(before), Some(available)) => available < before.percent(Self::FALLS_BELOW),
             (None, Some(_)) => true,
             (_, None) => false,
-        };
-        fell || now >= at + Self::EVERY
+        }
     }
 
     /// The layer of each of `demands`, by its place: sections of a viewer in their order, which do not change places.

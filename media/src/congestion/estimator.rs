@@ -74,6 +74,7 @@ struct Queue {
     lowest_us: [Option<i64>; Queue::BUCKETS],
     now: usize,
     ends: Option<Instant>,
+    base_us: Option<i64>,
     standing_us: i64,
     /// What the lowest delays waver by anyway.
     wavers_us: i64,
@@ -88,6 +89,7 @@ impl Default for Queue {
             lowest_us: [None; Queue::BUCKETS],
             now: 0,
             ends: None,
+            base_us: None,
             standing_us: 0,
             wavers_us: 0,
             last_us: None,
@@ -109,6 +111,7 @@ impl Queue {
                 self.lowest_us[self.now] = None;
             }
             self.ends = Some(now + Self::BUCKET);
+            self.learn();
         }
         let apart = self.last_us.map_or(0, |last| delay_us.saturating_sub(last).saturating_abs().min(1_000_000));
         self.last_us = Some(delay_us);
@@ -121,6 +124,11 @@ impl Queue {
     fn judge(&mut self) {
         let before = self.lowest_us[(self.now + Self::BUCKETS - 1) % Self::BUCKETS];
         let recent = [self.lowest_us[self.now], before].into_iter().flatten().min();
+        self.standing_us = recent.zip(self.base_us).map_or(0, |(recent, base)| recent.saturating_sub(base));
+    }
+
+    /// What is low for the path, and how it wavers, once each tenth of a second.
+    fn learn(&mut self) {
         let (mut known, mut len) = ([0; Self::BUCKETS], 0);
         for lowest in self.lowest_us.iter().flatten() {
             known[len] = *lowest;
@@ -128,8 +136,8 @@ impl Queue {
         }
         let known = &mut known[..len];
         known.sort_unstable();
-        let (Some(recent), Some(base), Some(middle)) = (recent, known.get(len / 5), known.get(len / 2)) else { return };
-        self.standing_us = recent.saturating_sub(*base);
+        let (Some(base), Some(middle)) = (known.get(len / 5), known.get(len / 2)) else { return };
+        self.base_us = Some(*base);
         self.wavers_us = middle.saturating_sub(*base).saturating_mul(2);
     }
 
@@ -212,21 +220,31 @@ impl Estimator {
         self.wanted = wanted;
     }
 
+    /// What may be sent in all; none before the receiver has said anything of what it gets.
+    pub fn target(&self) -> Option<Bitrate> {
+        self.told().map(|(target, _)| target)
+    }
+
     /// What is known; none before the receiver has said anything of what it gets.
     pub fn estimate(&self) -> Option<Estimate> {
-        let remb = self.remb.map(|(_, rate)| rate);
-        let (target, proven) = match (self.feedback_at, remb) {
-            (None, None) => return None,
-            (None, Some(remb)) => (remb, true),
-            (Some(_), Some(remb)) if remb < self.target => (remb, true),
-            (Some(_), _) => (self.target, self.proven),
-        };
+        let (target, proven) = self.told()?;
         Some(Estimate {
             target,
             proven,
             acked: self.acked.rate(),
             usage: self.trend.usage(),
             loss_permille: self.losses.permille,
+        })
+    }
+
+    fn told(&self) -> Option<(Bitrate, bool)> {
+        let remb = self.remb.map(|(_, rate)| rate);
+        Some(match (self.feedback_at, remb) {
+            (None, None) => return None,
+            // A receiver's own word follows what it gets: taken for proof, it would end the picture that it is to grow by.
+            (None, Some(remb)) => (remb, false),
+            (Some(_), Some(remb)) if remb < self.target => (remb, false),
+            (Some(_), _) => (self.target, self.proven),
         })
     }
 

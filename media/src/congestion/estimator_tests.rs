@@ -280,7 +280,7 @@ fn a_receivers_word_is_the_estimate_where_it_is_all_there_is_and_a_bound_elsewhe
     assert_eq!(estimator.estimate(), None);
     estimator.remb(t0, Bitrate::from_kbps(800));
     let told = estimator.estimate().unwrap();
-    assert_eq!((told.target, told.proven), (Bitrate::from_kbps(800), true));
+    assert_eq!((told.target, told.proven), (Bitrate::from_kbps(800), false));
     estimator.remb(t0, Bitrate::from_bps(u64::MAX));
     assert_eq!(estimator.estimate().unwrap().target, Estimator::MOST);
     let result = TwccResult { seq: 0, sent: t0, arrived_us: Some(0), len: 100 };

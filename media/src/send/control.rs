@@ -12,6 +12,11 @@ impl Egress {
         self.estimator.as_ref()?.estimate()
     }
 
+    /// Its target alone.
+    pub fn target(&self) -> Option<Bitrate> {
+        self.estimator.as_ref()?.target()
+    }
+
     /// The rate that a better choice of layers would need: padding finds out whether the path takes it. What is above
     /// the estimate only.
     pub fn set_wanted(&mut self, wanted: Bitrate) {
