@@ -8,9 +8,10 @@ export const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium'
 
 /**
  * A browser with a user data directory of its own, as two people have two computers.
- * `devices`: false for a machine without camera and microphone. `options`: a Playwright context's.
+ * `devices`: false for a machine without camera and microphone. `camera`: a file (Y4M) that the camera shows in place of
+ * the browser's own picture. `options`: a Playwright context's.
  */
-export async function launch({ devices = true, ask = false, ...options } = {}) {
+export async function launch({ devices = true, ask = false, camera = null, ...options } = {}) {
   const profile = await mkdtemp(join(tmpdir(), 'rondo-e2e-'))
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: CHROMIUM,
@@ -21,6 +22,7 @@ export async function launch({ devices = true, ask = false, ...options } = {}) {
       // The beep of the fake microphone has to sound without a click in pages that only watch.
       '--disable-features=WebRtcHideLocalIpsWithMdns',
       ...(devices ? ['--use-fake-device-for-media-stream'] : []),
+      ...(camera ? [`--use-file-for-fake-video-capture=${camera}`] : []),
       ...(ask ? [] : ['--use-fake-ui-for-media-stream']),
     ],
     viewport: { width: 1440, height: 900 },

@@ -12,6 +12,15 @@ const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; " +
   "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
+/** An answer that takes the layers of the offer (RFC 8853). The peer gets packets of layers that it knows nothing of. */
+function withLayers(offer, answer) {
+  const rids = [...offer.matchAll(/a=rid:(\S+) send/g)].map(([, rid]) => rid)
+  if (rids.length === 0) return answer
+  const at = answer.indexOf('m=video')
+  const lines = [...rids.map((rid) => `a=rid:${rid} recv`), `a=simulcast:recv ${rids.join(';')}`]
+  return answer.slice(0, at) + answer.slice(at).replace(/(a=mid:\S+\r\n)/, `$1${lines.join('\r\n')}\r\n`)
+}
+
 /**
  * `answer(id, offer, send, screens)`: gives an SDP answer. `restart(id, fragment)`: the fragment of an ICE restart's answer.
  * Returns the mock: its URL, its switches, what it was told.
@@ -41,6 +50,12 @@ export async function startMock(answer, restart) {
     eventsRefused: false,
     /** Sessions are gone, for this reason. */
     gone: null,
+    /** Take all layers of a camera that is offered in several; else the first, as a server without simulcast. */
+    simulcast: false,
+    /** What the session's statistics say that the path to the page takes, bit/s. */
+    estimate: null,
+    /** The newest offer of a camera. */
+    offer: '',
     /** Delay of every answer, ms. */
     delayMs: 0,
     send: null,
@@ -82,7 +97,7 @@ export async function startMock(answer, restart) {
   mock.drop = () => streams.splice(0).forEach((stream) => stream.destroy())
   mock.reset = () => {
     mock.drop()
-    Object.assign(mock, { refuse: null, devTokens: true, others: [], log: [], given: [], restarts: true, refuseScreen: null, sent: 8, noPath: false, eventsDown: false, eventsRefused: false, gone: null, delayMs: 0 })
+    Object.assign(mock, { refuse: null, devTokens: true, others: [], log: [], given: [], restarts: true, refuseScreen: null, sent: 8, noPath: false, eventsDown: false, eventsRefused: false, gone: null, simulcast: false, estimate: null, offer: '', delayMs: 0 })
     me = null
   }
 
@@ -125,6 +140,8 @@ export async function startMock(answer, restart) {
       const send = parts[1] === 'whip' ? 0 : Math.min(mock.sent, Math.max(1, videos.length))
       let sdp = await answer(id, offer, send, videos.map(({ source }) => source === 'screen'))
       if (mock.noPath) sdp = sdp.replace(/a=candidate:.*\r\n/g, '')
+      if (parts[1] === 'whip' && !screen) mock.offer = body
+      if (parts[1] === 'whip' && mock.simulcast) sdp = withLayers(body, sdp)
       if (parts[1] === 'whep') mock.play = { id, sdp }
       if (screen) published({ id: `TR_${me.identity}_s`, source: 'screen', kind: 'video', codec: 'vp8', muted: false }, id)
       mock.given.push(`/transports/${id}`)
@@ -168,7 +185,8 @@ export async function startMock(answer, restart) {
       if (mock.gone) return problem(response, { status: 404, code: mock.gone })
       if (request.method === 'PATCH') patched(JSON.parse(body))
       response.setHeader('content-type', 'application/json')
-      return response.end('{}')
+      const transports = [{ id: mock.play?.id, door: 'whep', estimate_bits_per_second: mock.estimate }]
+      return response.end(JSON.stringify(request.method === 'GET' ? { transports } : {}))
     }
     problem(response, { status: 404, code: 'not_found' })
   }

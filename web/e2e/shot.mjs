@@ -40,6 +40,21 @@ const scenes = {
   crowd: { names: many, tablet: true },
   share: { names: names.slice(0, 4), screens: [0], tablet: true },
   'share-crowd': { names: many, screens: [1, 3], tablet: true },
+  weak: {
+    names: names.slice(0, 3),
+    async then(page, shot) {
+      mock.estimate = 2_400_000
+      const is = (quality, cause) => ({ quality, cause })
+      mock.send({ event: 'quality', identity: 'bob', up: is('poor', 'loss'), down: is('good', null) })
+      mock.send({ event: 'quality', identity: 'cy', up: is('fair', 'delay'), down: is('good', null) })
+      mock.send({ event: 'quality', identity: 'dana', up: is('no_data', 'silence'), down: null })
+      mock.send({ event: 'quality', identity: mock.me().identity, up: is('good', null), down: is('fair', 'layer') })
+      await page.waitForTimeout(500)
+      await shot('weak')
+      await page.keyboard.press('i')
+      await page.waitForTimeout(20_000)
+    },
+  },
   lost: {
     names: names.slice(0, 3),
     async then(page) {

@@ -5,6 +5,7 @@ import { readFile } from 'node:fs/promises'
 import { assert, launch, until } from './browser.mjs'
 import { startMock } from './mock.mjs'
 import { MediaRelay } from './relay.mjs'
+import { adaptStates } from './states-adapt.mjs'
 import { crowdStates } from './states-crowd.mjs'
 import { linkStates } from './states-link.mjs'
 import { shareStates } from './states-share.mjs'
@@ -83,7 +84,7 @@ async function look(page, what) {
 
 const faults = []
 let count = 0
-for (const [what, script] of Object.entries({ ...lobbyStates, ...callStates, ...shareStates, ...crowdStates, ...linkStates })) {
+for (const [what, script] of Object.entries({ ...lobbyStates, ...callStates, ...shareStates, ...crowdStates, ...linkStates, ...adaptStates })) {
   if (!what.includes(filter)) continue
   mock.reset()
   media.cut = false

@@ -151,11 +151,30 @@ export const words = {
 
   tile: {
     muted: 'muted',
+    fair: 'fair connection',
     weak: 'weak connection',
-    weakFull: (name: string) => `${name}'s connection is weak`,
+    noData: 'no data',
     away: 'reconnecting',
     pinned: 'pinned',
     speaking: 'speaking',
+  },
+
+  /** Whose side a connection suffers on, and what from. `whose`: `Ann's` or `Your`. */
+  network: {
+    theirs: (name: string) => `${name}'s`,
+    yours: 'Your',
+    upload: {
+      loss: (whose: string) => `${whose} upload loses packets`,
+      delay: (whose: string) => `${whose} network is slow`,
+      silence: (whose: string) => `${whose} network is silent`,
+    },
+    download: {
+      loss: (whose: string) => `${whose} download loses packets`,
+      delay: (whose: string) => `${whose} network is slow`,
+      silence: (whose: string) => `${whose} network is silent`,
+      layer: (whose: string) => `${whose} download is thin`,
+    },
+    weak: (whose: string) => `${whose} connection is weak`,
   },
 
   byOthers: {
@@ -188,8 +207,13 @@ export const words = {
     poor: 'Your connection is poor.',
     none: 'No report yet.',
     sent: 'sent',
+    canSend: 'could send',
     got: 'got',
+    canGet: 'could get',
     lost: 'lost',
+    lostUp: 'lost of what you send',
+    lostDown: 'lost of what you get',
+    minute: (top: string) => `60 s, 0 to ${top}`,
     roundTrip: 'there and back',
     path: 'path',
     copyReport: 'Copy report',

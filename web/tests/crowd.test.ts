@@ -44,12 +44,13 @@ describe('a speaker of another page', () => {
 })
 
 describe('wishes', () => {
-  const shown = { track: 'TR_1', paused: false, width_px: 640, height_px: 360 }
+  const shown = { track: 'TR_1', paused: false, width_px: 640, height_px: 360, priority: 0 }
   const told = new Map([[shown.track, shown]])
   it('tells what is new, and what changed', () => {
     expect(changed([shown], new Map())).toEqual([shown])
     expect(changed([shown], told)).toEqual([])
     expect(changed([{ ...shown, width_px: 320 }], told)).toHaveLength(1)
+    expect(changed([{ ...shown, priority: 2 }], told)).toHaveLength(1)
     expect(changed([{ track: 'TR_1', paused: true }], told)).toEqual([{ track: 'TR_1', paused: true }])
   })
   it('does not mind the size of what is paused', () => {

@@ -183,6 +183,27 @@ describe('a message to us', () => {
   })
 })
 
+describe('layers that the server wants', () => {
+  const layers = [{ rid: 'q', wanted: true }, { rid: 'f', wanted: false }]
+  const sender = (...rids: string[]) => {
+    const encodings = rids.map((rid) => ({ rid, active: true }))
+    return { getParameters: () => ({ encodings }), setParameters: vi.fn(async () => undefined), encodings }
+  }
+  it('are switched at the sender of their track, and at no other', () => {
+    const [camera, screen] = [sender('q', 'f'), sender('q', 'f')]
+    Object.assign(session.publication ?? {}, { video: camera })
+    hear({ event: 'track_published', identity: 'ann', track: { id: 'TR_s', source: 'screen', kind: 'video', codec: 'vp8', muted: false } })
+    Object.assign(session.screen, { publication: { transport: session.publication?.transport, video: screen } })
+    hear({ event: 'layers_wanted', track: 'TR_v', layers })
+    hear({ event: 'layers_wanted', track: 'TR_gone', layers })
+    expect(camera.encodings.map(({ active }) => active)).toEqual([true, false])
+    expect(screen.setParameters).not.toHaveBeenCalled()
+    hear({ event: 'layers_wanted', track: 'TR_s', layers: [{ rid: null, wanted: false }] })
+    expect(screen.encodings.map(({ active }) => active)).toEqual([false, false])
+    expect(camera.setParameters).toHaveBeenCalledOnce()
+  })
+})
+
 describe('the room is over', () => {
   const finished = (reason: LeaveReason, by: string | null) => ({ event: 'room_finished', reason, by })
   it('because a host ended it', () => {

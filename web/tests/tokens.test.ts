@@ -6,7 +6,7 @@ const css = readFileSync(new URL('../src/tokens.css', import.meta.url), 'utf8')
 const hex = (text: string): Rgb => [1, 3, 5].map((at) => Number.parseInt(text.slice(at, at + 2), 16) / 255) as unknown as Rgb
 
 /** Tokens of both themes, from the file that the pages use. */
-const pairs = new Map([...css.matchAll(/--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)/g)].map((m) => [m[1] ?? '', [m[2] ?? '', m[3] ?? ''] as const]))
+const pairs = new Map([...css.matchAll(/--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)/g)].map((m) => [m[1] ?? '', [m[2] ?? '', m[3] ?? ''] as const]))
 const single = (name: string) => hex(new RegExp(`--${name}: (#[0-9a-f]{6})`).exec(css)?.[1] ?? '')
 const states = ['good', 'fair', 'poor', 'none'] as const
 
@@ -27,6 +27,13 @@ describe.each(['light', 'dark'] as const)('tokens, %s', (theme) => {
     expect(worst('text', [get('selected')])).toBeGreaterThanOrEqual(11.7)
     expect(contrast(get('on-accent'), get('accent'))).toBeGreaterThanOrEqual(6.6)
     expect(contrast(get('on-danger'), get('danger'))).toBeGreaterThanOrEqual(6.2)
+  })
+
+  it('has lines of plots that are seen on every ground, and told apart by every eye', () => {
+    expect(Math.min(worst('series-1'), worst('series-2'))).toBeGreaterThanOrEqual(3.5)
+    for (const eye of ['all', 'protan', 'deutan', 'tritan'] as const) {
+      expect(ciede2000(simulate(get('series-1'), eye), simulate(get('series-2'), eye)), eye).toBeGreaterThanOrEqual(17)
+    }
   })
 
   it('has control borders of 3:1', () => expect(worst('control')).toBeGreaterThanOrEqual(3))

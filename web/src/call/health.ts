@@ -23,6 +23,8 @@ export interface Flow {
 export interface Report {
   up: Flow
   down: Flow
+  /** What the browser believes that the way to the server takes, bit/s. */
+  canSendBps: number | null
   /** Path in words: `direct, UDP`. */
   path: string
 }
@@ -45,7 +47,13 @@ export class Health {
   read(up: Stat[], down: Stat[], nowMs: number): Report {
     this.#up = window(this.#up, up, nowMs)
     this.#down = window(this.#down, down, nowMs)
-    return { up: upFlow(up, spanOf(this.#up)), down: downFlow(down, spanOf(this.#down)), path: pathOf(down) }
+    const can = pairOf(up)?.['availableOutgoingBitrate']
+    return {
+      up: upFlow(up, spanOf(this.#up)),
+      down: downFlow(down, spanOf(this.#down)),
+      canSendBps: typeof can === 'number' ? can : null,
+      path: pathOf(down),
+    }
   }
 }
 

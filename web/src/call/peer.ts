@@ -1,8 +1,8 @@
 import { connect, type Transport } from '../net/transport'
 import { sectionsOf, withPairs } from '../net/sdp'
+import { encodingsFor, sideOf, wholeIfAlone } from './layers'
 import type { Filled } from './room'
 
-const CAMERA_BPS_MAX = 1_200_000
 const SCREEN_BPS_MAX = 2_500_000
 
 /** Our published medium. */
@@ -21,16 +21,20 @@ export interface Stay {
 }
 
 /**
- * Publishes microphone and camera over WHIP. Both sections are offered even while a device is missing or off, because a
- * WHIP session is not renegotiated: a device that comes later only takes its sender.
+ * Publishes microphone and camera over WHIP, the camera in layers (RFC 8853), of which the server gives each viewer one.
+ * Both sections are offered even while a device is missing or off, because a WHIP session is not renegotiated: a device
+ * that comes later only takes its sender.
  */
 export async function publish(stay: Stay, mic: MediaStreamTrack | null, cam: MediaStreamTrack | null): Promise<Publication> {
-  return send(stay, 'camera', mic ?? 'audio', cam ?? 'video', { maxBitrate: CAMERA_BPS_MAX })
+  return send(stay, 'camera', mic ?? 'audio', cam ?? 'video', encodingsFor(sideOf(cam)))
 }
 
-/** Publishes a screen beside the camera: a second connection of the same session. */
+/**
+ * Publishes a screen beside the camera: a second connection of the same session. One layer: letters in small are of no
+ * use.
+ */
 export async function publishScreen(stay: Stay, screen: MediaStreamTrack, sound: MediaStreamTrack | null): Promise<Publication> {
-  const publication = await send(stay, 'screen', sound, screen, { maxBitrate: SCREEN_BPS_MAX })
+  const publication = await send(stay, 'screen', sound, screen, [{ maxBitrate: SCREEN_BPS_MAX }])
   const parameters = publication.video.getParameters() as RTCRtpSendParameters & { degradationPreference?: string }
   // Letters that are late can be read; letters that are blurred cannot.
   parameters.degradationPreference = 'maintain-resolution'
@@ -43,15 +47,18 @@ async function send(
   source: 'camera' | 'screen',
   audioFrom: MediaStreamTrack | 'audio' | null,
   videoFrom: MediaStreamTrack | 'video',
-  encoding: RTCRtpEncodingParameters,
+  sendEncodings: RTCRtpEncodingParameters[],
 ): Promise<Publication> {
   const pc = new RTCPeerConnection({ bundlePolicy: 'max-bundle' })
   const streams = [new MediaStream()]
   const audio = audioFrom && pc.addTransceiver(audioFrom, { direction: 'sendonly', streams })
-  const video = pc.addTransceiver(videoFrom, { direction: 'sendonly', streams, sendEncodings: [encoding] })
+  const video = pc.addTransceiver(videoFrom, { direction: 'sendonly', streams, sendEncodings })
   const query = source === 'screen' ? '?source=screen' : ''
   const path = `/whip/${encodeURIComponent(room)}/${encodeURIComponent(identity)}${query}`
-  return { transport: await connect(pc, path, token), audio: audio?.sender ?? null, video: video.sender }
+  const transport = await connect(pc, path, token)
+  const whole = wholeIfAlone(video.sender.getParameters(), sendEncodings)
+  if (whole) await video.sender.setParameters(whole).catch(() => undefined)
+  return { transport, audio: audio?.sender ?? null, video: video.sender }
 }
 
 /** How many sections of each kind a page asks for. */

@@ -1,5 +1,11 @@
+import type { Verdicts } from '../net/events'
+import { words } from '../words'
+
 /** How a connection is, by one rule for the whole product. */
 export type Quality = 'good' | 'fair' | 'poor' | 'none'
+
+/** Never by colour alone. */
+export const SHAPE = { none: '◌', good: '●', fair: '▲', poor: '■' } as const
 
 /** What a window of 5 s showed. Absent: not measured. */
 export interface Measured {
@@ -50,4 +56,33 @@ export class Steady {
     }
     return this.#shown
   }
+}
+
+/** What a tile says of a connection that is not good. */
+export interface Weakness {
+  quality: Exclude<Quality, 'good'>
+  /** Where there is little room, and for screen readers: "weak connection". */
+  short: string
+  /** Whose side it is: "Ann's upload loses packets". */
+  full: string
+}
+
+const WORST: readonly (string | undefined)[] = ['good', 'fair', 'poor', 'no_data']
+const SAID = {
+  fair: { quality: 'fair', short: words.tile.fair },
+  poor: { quality: 'poor', short: words.tile.weak },
+  no_data: { quality: 'none', short: words.tile.noData },
+} as const
+
+/** The worse of both directions; what is sent counts first, for others see and hear it. `name`: none for oneself. */
+export function weakness(verdicts: Verdicts | undefined, name: string | null): Weakness | null {
+  const { up, down } = verdicts ?? {}
+  const isDown = WORST.indexOf(down?.quality) > WORST.indexOf(up?.quality)
+  const { quality, cause } = (isDown ? down : up) ?? {}
+  // A newer server may have more words.
+  if (!quality || quality === 'good' || !(quality in SAID)) return null
+  const { network } = words
+  const whose = name === null ? network.yours : network.theirs(name)
+  const said: Partial<Record<string, (whose: string) => string>> = isDown ? network.download : network.upload
+  return { ...SAID[quality], full: (said[cause ?? ''] ?? network.weak)(whose) }
 }

@@ -1,4 +1,4 @@
-import type { ParticipantInfo, RoomEvent, SectionAssignment, TrackInfo } from '../net/events'
+import type { ParticipantInfo, RoomEvent, SectionAssignment, TrackInfo, Verdicts } from '../net/events'
 import { reseat } from './places'
 
 /** A section that carries somebody's track. */
@@ -23,6 +23,8 @@ export interface Room {
   missing: number
   /** Tracks that this browser cannot decode → the codec that it cannot. */
   undecodable: ReadonlyMap<string, string | null>
+  /** Identity → what the server says of their connection, so far as it does. */
+  quality: ReadonlyMap<string, Verdicts>
   /** A snapshot has come. */
   known: boolean
 }
@@ -35,6 +37,7 @@ export const emptyRoom: Room = {
   speakers: [],
   missing: 0,
   undecodable: new Map(),
+  quality: new Map(),
   known: false,
 }
 
@@ -52,13 +55,15 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
       const ours = event.sections.filter((section) => section.transport === me.transport)
       // A stream without our session in it says nothing of sections: then the answer's own stand.
       const sections = ours.length > 0 ? ours.reduce(assign, new Map<string, Filled>()) : room.sections
-      const next = { ...room, participants, sections, speakers: event.speakers, known: true }
+      // What was said of connections before is old; what still holds is said again.
+      const next = { ...room, participants, sections, speakers: event.speakers, quality: new Map(), known: true }
       if (event.you === null) return seated(next, me)
       // `sections_full` of the join itself was sent before this stream was open.
       return seated({ ...next, missing: others(next, me).flatMap((p) => sectionless(next, p)).length }, me)
     }
     case 'room_started':
     case 'room_finished':
+    case 'layers_wanted':
     case 'message_to_you':
       return room
     case 'participant_joined':
@@ -72,7 +77,9 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
       const participants = new Map(room.participants)
       participants.delete(event.identity)
       const speakers = room.speakers.filter((identity) => identity !== event.identity)
-      return seated({ ...room, participants, speakers }, me)
+      const quality = new Map(room.quality)
+      quality.delete(event.identity)
+      return seated({ ...room, participants, speakers, quality }, me)
     }
     case 'track_published':
     case 'track_muted':
@@ -94,6 +101,8 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
       return event.transport === me.transport
         ? { ...room, undecodable: new Map(room.undecodable).set(event.track, event.codec) }
         : room
+    case 'quality':
+      return { ...room, quality: new Map(room.quality).set(event.identity, event) }
     case 'stream_state': {
       const participant = room.participants.get(event.identity)
       if (!participant || participant.session !== event.session) return room

@@ -1,13 +1,16 @@
 import { untrack } from 'svelte'
-import { whyGone, type Pass, type Wish } from '../net/api'
+import { estimateOf, whyGone, type Pass, type Wish } from '../net/api'
 import { openEvents, type RoomEvent } from '../net/events'
 import { clock, sayProblem } from '../net/problem'
 import { connected, disconnect, type Transport } from '../net/transport'
 import { assertive, polite } from '../ui/announce'
 import { words, type Said } from '../words'
 import type { Devices, DeviceState } from '../media/devices.svelte'
+import { Estimate } from './estimate'
 import { fateOf } from './fate'
 import { Health, type Report } from './health'
+import { remember, type Sample } from './history'
+import { OwnLayers } from './layers'
 import { Link } from './link.svelte'
 import { Mending, type Lane } from './mending'
 import { Mutes } from './mutes'
@@ -37,8 +40,12 @@ export interface Shown {
   track: string
   widthPx: number
   heightPx: number
+  /** Everybody is to look at it: it is pinned, or a screen. */
+  onStage: boolean
 }
 
+/** Priority of what is on the stage (`Wish`). */
+const STAGE = 2
 const UP_MS = 8_000
 const GROW_AGAIN_MS = 10_000
 /** A hidden tab needs no pictures; its sound goes on. */
@@ -63,6 +70,8 @@ export class Session {
   flows = $state(true)
   lit = $state.raw<ReadonlySet<string>>(new Set())
   report = $state.raw<Report | null>(null)
+  /** The last minute, a sample a second. */
+  samples = $state.raw<readonly Sample[]>([])
   upload = $state<Quality>('none')
   download = $state<Quality>('none')
   /** People of whom something that is wanted has no section, for 3 s and more. */
@@ -72,6 +81,8 @@ export class Session {
   readonly link = new Link(performance.now())
   readonly screen: Screen
   readonly startedMs = Date.now()
+  /** Known only while it is watched. */
+  readonly estimate = new Estimate(async () => this.#id && estimateOf(this.#id, this.me.transport, this.#stay.token))
 
   readonly #stay: Stay
   readonly #mending: Mending
@@ -81,6 +92,7 @@ export class Session {
   readonly #health = new Health()
   readonly #steady = { up: new Steady(), down: new Steady() }
   readonly #mutes = new Mutes()
+  readonly #layers = new OwnLayers()
   readonly #ends: (() => void)[] = []
   #shown = $state.raw<readonly Shown[]>([])
   #hidden = $state(false)
@@ -131,6 +143,7 @@ export class Session {
       () => removeEventListener('pagehide', leaveWithPage),
       () => this.#mending.end(),
       () => this.#wishes.end(),
+      () => this.#layers.end(),
       () => this.#closeEvents(),
     )
   }
@@ -312,9 +325,9 @@ export class Session {
         ? participant.tracks.flatMap((track): Wish[] => {
             if (track.kind !== 'video') return []
             const picture = shown.get(track.id)
-            return picture
-              ? [{ track: track.id, paused: false, width_px: picture.widthPx, height_px: picture.heightPx }]
-              : [{ track: track.id, paused: true }]
+            if (!picture) return [{ track: track.id, paused: true }]
+            const { widthPx, heightPx, onStage } = picture
+            return [{ track: track.id, paused: false, width_px: widthPx, height_px: heightPx, priority: onStage ? STAGE : 0 }]
           })
         : [],
     )
@@ -355,6 +368,16 @@ export class Session {
     this.room = reduce(this.room, event, this.me)
     if (event.event === 'room_finished') this.#end(this.#finished(event))
     else if (event.event === 'message_to_you') this.#hearMessage(event)
+    else if (event.event === 'snapshot') this.#layers.anew()
+    else if (event.event === 'track_unpublished') this.#layers.gone(event.track.id)
+    else if (event.event === 'layers_wanted') this.#layers.hear(event.track, this.#senderOf(event.track), event.layers)
+  }
+
+  /** What sends one of our pictures. */
+  #senderOf(track: string): RTCRtpSender | null {
+    const ids = trackIds(this.room, this.me.identity)
+    if (track === ids.get('camera')) return this.publication?.video ?? null
+    return track === ids.get('screen') ? (this.screen.publication?.video ?? null) : null
   }
 
   #keepEarly(event: RoomEvent): void {
@@ -457,6 +480,15 @@ export class Session {
     const nowMs = performance.now()
     const report = this.#health.read(up, down, nowMs)
     this.report = report
+    this.samples = remember(this.samples, {
+      atMs: nowMs,
+      sentBps: publishing && report.up.bps,
+      canSendBps: report.canSendBps,
+      gotBps: report.down.bps,
+      canGetBps: this.estimate.at(nowMs),
+      lostUp: report.up.measured.loss,
+      lostDown: report.down.measured.loss,
+    })
     this.flows = this.#mending.flows
     const now = missed(this.room, this.me, new Set(this.#shown.map(({ track }) => track)))
     this.#missed = [...this.#missed.slice(-2), now]

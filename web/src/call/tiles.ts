@@ -1,5 +1,6 @@
 import type { TrackInfo } from '../net/events'
 import { words } from '../words'
+import { weakness, type Weakness } from './quality'
 import { midsOf } from './room'
 import type { Session } from './session.svelte'
 
@@ -21,6 +22,8 @@ export interface TileView {
   away: boolean
   speaks: boolean
   pinned: boolean
+  /** How its connection is, where that is not good. */
+  weak: Weakness | null
 }
 
 /** The tiles of a call: others as they sit, their screens in the order they began, and one's own. */
@@ -45,11 +48,12 @@ export function tilesOf(session: Session, pinned: string | null): TileView[] {
       muted: microphone === undefined || microphone.muted,
       speaks: lit.has(identity),
       pinned: pinned === identity,
+      weak: common.away ? null : weakness(room.quality.get(identity), name),
     })
     const shared = bySource.get('screen')
     if (!shared || shared.muted) continue
     const key = `${identity}/screen`
-    const calm = { muted: false, speaks: false, pinned: pinned === key }
+    const calm = { muted: false, speaks: false, pinned: pinned === key, weak: null }
     screens.push({ ...common, key, name: words.share.theirs(name), screen: true, ...picture(session, mids, shared), ...calm })
   }
   const age = (tile: TileView) => room.shares.indexOf(tile.identity)
@@ -70,9 +74,11 @@ function ownTiles(session: Session, pinned: string | null): TileView[] {
     muted: !session.micOn,
     speaks: session.micOn && session.lit.has(identity),
     pinned: pinned === identity,
+    // While the link is gone, that is said in its own place.
+    weak: session.link.state === 'connected' ? weakness(session.room.quality.get(identity), null) : null,
   }
   if (session.screen.state !== 'on') return [camera]
-  const screen = { screen: true, video: session.screen.track, muted: false, speaks: false, pinned: pinned === key }
+  const screen = { screen: true, video: session.screen.track, muted: false, speaks: false, pinned: pinned === key, weak: null }
   return [{ ...common, key, name: words.share.yours, ...screen }, camera]
 }
 
@@ -86,12 +92,13 @@ function picture(
   return { video: mid === undefined ? null : (play.tracks.get(mid) ?? null), track: track.id }
 }
 
-/** A tile's name for a screen reader: "Bob, muted, reconnecting". Who speaks is left out: it would never be still. */
+/** A tile's name for a screen reader: "Bob, muted, weak connection". Who speaks is left out: it would never be still. */
 export function tileLabel(tile: TileView): string {
   return [
     tile.name,
     tile.muted ? words.tile.muted : '',
     tile.away ? words.tile.away : '',
+    tile.weak?.short ?? '',
     tile.pinned ? words.tile.pinned : '',
   ]
     .filter(Boolean)

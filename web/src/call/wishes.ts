@@ -4,13 +4,15 @@ const AFTER_MS = 250
 /** After a refusal; a track of the list has gone meanwhile, or the network has. */
 const AGAIN_MS = 1_000
 
+const TOLD = ['width_px', 'height_px', 'priority'] as const
+
 /** What is to be told of `wanted`, so far as it is not what `told` has. Sizes of what is paused are of no interest. */
 export function changed(wanted: readonly Wish[], told: ReadonlyMap<string, Wish>): Wish[] {
   return wanted.filter((wish) => {
     const before = told.get(wish.track)
     if (!before) return true
     if (before.paused !== wish.paused) return true
-    return !wish.paused && (before.width_px !== wish.width_px || before.height_px !== wish.height_px)
+    return !wish.paused && TOLD.some((field) => before[field] !== wish[field])
   })
 }
 

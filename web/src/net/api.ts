@@ -57,12 +57,16 @@ export async function patchMuted(session: string, muted: Record<string, boolean>
   })
 }
 
-/** What this page wants of one track: `paused` means that nothing of it is sent; sizes in physical pixels. */
+/**
+ * What this page wants of one track: `paused` means that nothing of it is sent; sizes in physical pixels. From priority 2
+ * on it is made as good as it gets before others are made better (`Rank::STAGE` in `media/src/congestion`).
+ */
 export interface Wish {
   track: string
   paused: boolean
   width_px?: number
   height_px?: number
+  priority?: number
 }
 
 /** Tells the server which tracks are wanted, and how large. */
@@ -73,6 +77,15 @@ export async function patchWishes(session: string, wishes: readonly Wish[], toke
     body: JSON.stringify(wishes),
     token,
   })
+}
+
+/** What the server believes that the path of one of a session's connections takes, bit/s; nothing where it does not know. */
+export async function estimateOf(session: string, transport: string, token: string | null): Promise<number | null> {
+  const response = await request(`/api/v1/sessions/${session}`, { token })
+  const { transports = [] } = (await response.json()) as {
+    transports?: { id?: string | null; estimate_bits_per_second?: number | null }[]
+  }
+  return transports.find(({ id }) => id === transport)?.estimate_bits_per_second ?? null
 }
 
 /** Why a session is over, if it is. */

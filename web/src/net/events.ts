@@ -49,6 +49,24 @@ export interface SectionAssignment {
   identity: string | null
 }
 
+/** Whether anybody wants a layer of a track; without a name it is all of the track. */
+export interface LayerWanted {
+  rid: string | null
+  wanted: boolean
+}
+
+/** The server's quality rule (`media/src/quality.rs`) of one direction, and why it is not better. */
+export interface Verdict {
+  quality: 'good' | 'fair' | 'poor' | 'no_data'
+  cause: 'layer' | 'delay' | 'loss' | 'silence' | null
+}
+
+/** Of what a participant sends, and of what it gets; absent where it does not. */
+export interface Verdicts {
+  up?: Verdict | null
+  down?: Verdict | null
+}
+
 export type RoomEvent =
   | {
       event: 'snapshot'
@@ -69,6 +87,9 @@ export type RoomEvent =
   /** Tracks, not people; sent at each change, 0 included. */
   | { event: 'sections_full'; transport: string; missing: number }
   | { event: 'codec_unsupported'; transport: string; track: string; codec: string | null }
+  /** To the publisher: all layers of a track each time. A track of which nothing is said is wanted as a whole. */
+  | { event: 'layers_wanted'; track: string; layers: LayerWanted[] }
+  | ({ event: 'quality'; identity: string } & Verdicts)
   | { event: 'stream_state'; identity: string; session: string; state: SessionState }
   | {
       event: 'message_to_you'
@@ -92,6 +113,8 @@ const NAMES: readonly RoomEvent['event'][] = [
   'section_assigned',
   'sections_full',
   'codec_unsupported',
+  'layers_wanted',
+  'quality',
   'stream_state',
   'message_to_you',
 ]
