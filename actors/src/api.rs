@@ -2,6 +2,7 @@
 
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, TransportId};
+use rondo_media::quality::{Cause, Quality, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -446,6 +447,8 @@ pub struct ParticipantInfo {
     pub joined_at_ms: u64,
     /// How it is.
     pub state: SessionState,
+    /// How good its connection is.
+    pub quality: Verdicts,
     /// What it publishes, in order of publication.
     pub tracks: Vec<TrackInfo>,
 }
@@ -658,6 +661,24 @@ pub struct LayerWanted {
     pub wanted: bool,
 }
 
+/// How good somebody's connection is, in each direction; none where nothing was judged yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Verdicts {
+    /// Of what it sends.
+    #[serde(serialize_with = "verdict")]
+    pub up: Option<Verdict>,
+    /// Of what it gets.
+    #[serde(serialize_with = "verdict")]
+    pub down: Option<Verdict>,
+}
+
+impl Verdicts {
+    /// Nothing is to be said of it.
+    pub fn good(&self) -> bool {
+        [self.up, self.down].iter().flatten().all(|verdict| verdict.quality == Quality::Good)
+    }
+}
+
 /// Something that happened in a room, for its event streams (interfaces §6).
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -789,6 +810,16 @@ pub enum RoomEvent {
         /// How it is now.
         state: SessionState,
     },
+    /// Somebody's connection has become better or worse, by one rule for all (`media/src/quality.rs`). Who is never told of
+    /// is well.
+    Quality {
+        /// Whose.
+        #[serde(serialize_with = "text")]
+        identity: Identity,
+        /// How it is now.
+        #[serde(flatten)]
+        verdicts: Verdicts,
+    },
     /// To one session: muted by, removed by, moving, replaced.
     MessageToYou {
         /// `muted`, `unmuted`, `removed`, `moving`, `replaced`, `join_again`.
@@ -821,6 +852,7 @@ impl RoomEvent {
             RoomEvent::CodecUnsupported { .. } => "codec_unsupported",
             RoomEvent::LayersWanted { .. } => "layers_wanted",
             RoomEvent::StreamState { .. } => "stream_state",
+            RoomEvent::Quality { .. } => "quality",
             RoomEvent::MessageToYou { .. } => "message_to_you",
         }
     }
@@ -875,6 +907,15 @@ fn codec_text<S: serde::Serializer>(value: &Option<Codec>, s: S) -> Result<S::Ok
         Some(codec) => s.serialize_str(codec.label()),
         None => s.serialize_none(),
     }
+}
+fn verdict<S: serde::Serializer>(value: &Option<Verdict>, s: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Words {
+        quality: &'static str,
+        cause: Option<&'static str>,
+    }
+    let words = |verdict: &Verdict| Words { quality: verdict.quality.label(), cause: verdict.cause.map(Cause::label) };
+    value.as_ref().map(words).serialize(s)
 }
 fn kind_text<S: serde::Serializer>(value: &Kind, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(match value {

@@ -3,7 +3,7 @@
 use super::layers::{Audience, Subscriber, Told, follows_at_first};
 use super::members::{Attachment, Member, Plays, Role, Track, Viewer};
 use super::{Room, RoomMsg, source_of, track_text};
-use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo};
+use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo, Verdicts};
 use crate::port::{Port, Post, Reply};
 use crate::session::{AddRole, AddTransport, Published, Session, SessionMsg};
 use crate::shell::Ending;
@@ -151,6 +151,7 @@ impl Room {
             metadata: String::new(),
             joined_at: now,
             state: SessionState::Joining,
+            quality: Verdicts::default(),
             leaving: None,
             port: Post::new(port),
             transports: Vec::new(),
@@ -233,6 +234,7 @@ impl Room {
                     layers: Arc::default(),
                     audience: Audience::default(),
                     told: Told::default(),
+                    speaks: self.speakers.speaking().contains(&(participant as usize)),
                 };
                 self.tracks.insert(key, track);
                 Published { track: key, id }

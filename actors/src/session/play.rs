@@ -2,6 +2,7 @@
 
 use super::Carry;
 use super::choice::{Choice, choose, smallest};
+use super::health::Totals;
 use super::peer::with_sink;
 use super::share::Sharing;
 use crate::api::{SubscriptionStats, TransportStats, View};
@@ -13,7 +14,7 @@ use rondo_media::codec::{Format, Kind};
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
-use rondo_media::send::{Egress, EgressConfig, Feedback, Protection};
+use rondo_media::send::{Egress, EgressConfig, EgressStats, Feedback, Protection};
 use rondo_media::transport::{LAYERS_MAX, Section};
 use rondo_media::units::{Bitrate, Deadline};
 use std::net::SocketAddr;
@@ -55,6 +56,8 @@ pub(super) struct Carried {
     pub(super) choice: Choice,
     /// The viewer's path takes nothing of it.
     pub(super) starved: bool,
+    /// Its publisher is among those who speak.
+    pub(super) speaks: bool,
     /// Layers that would be sent if they came.
     pub(super) wished: LayerMask,
     /// The layer before, whose repaired packets still come, and until when.
@@ -158,6 +161,18 @@ impl Playing {
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get(index)) else { return };
         egress.pause(index, true);
         egress.pause(index, carried.held(self.remb));
+    }
+
+    /// Whether the publisher of what a section carries is among those who speak: better layers go to them first.
+    pub fn speaks(&mut self, section: u16, speaks: bool) {
+        let Some(carried) = self.sections.get_mut(usize::from(section)) else { return };
+        if carried.speaks != speaks {
+            carried.speaks = speaks;
+            // Only where not everybody is sent as much as is of use it makes a difference.
+            if carried.is_video && self.sharing.short {
+                self.sharing.allocator.anew();
+            }
+        }
     }
 
     /// Layers of a track have come or gone, or were measured anew.
@@ -301,11 +316,11 @@ impl Playing {
         room: &mut Post<RoomMsg>,
     ) -> bool {
         let Some(egress) = &mut self.egress else { return false };
-        let before = egress.stats();
+        let before = egress.answered();
         self.feedback.clear();
         let feedback = &mut self.feedback;
         let taken = with_sink(local, to, |sink| egress.receive_rtcp(now, datagram, sink, feedback)).is_ok();
-        let counted = egress.stats();
+        let counted = egress.answered();
         let counters = &local.counters;
         counters.rtcp_received.add(1);
         counters.rtcp_bad.add(u64::from(!taken));
@@ -362,6 +377,13 @@ impl Playing {
         if let Some(egress) = &mut self.egress {
             with_sink(local, to, |sink| egress.goodbye(now, sink));
         }
+    }
+
+    /// What its quality is judged by; the transport knows when it was heard.
+    pub fn totals(&self) -> Totals {
+        let Some(egress) = &self.egress else { return Totals::default() };
+        let EgressStats { expected, unrepaired, rtt, .. } = egress.stats();
+        Totals { expected, lost: unrepaired, rtt, below_asked: self.sharing.short, heard_at: None }
     }
 
     /// Adds what it has counted.

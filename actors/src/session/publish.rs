@@ -1,6 +1,7 @@
 //! What a session publishes: one receiver per section, and its way into the room.
 
 use super::Published;
+use super::health::Totals;
 use crate::api::{LayerStats, TransportStats};
 use crate::batch::Batch;
 use crate::count::WorkerCounters;
@@ -225,6 +226,13 @@ impl Publishing {
     /// A key frame has come on any video section.
     pub fn any_key_frame(&self) -> bool {
         self.sections.iter().flatten().flat_map(PublishedSection::receivers).any(|r| r.stats().key_frames > 0)
+    }
+
+    /// What its quality is judged by; the transport knows when it was heard.
+    pub fn totals(&self) -> Totals {
+        let counted = self.sections.iter().flatten().flat_map(PublishedSection::receivers).map(StreamReceiver::stats);
+        let (received, lost) = counted.fold((0, 0), |(all, lost), one| (all + one.packets, lost + one.lost));
+        Totals { expected: received + lost, lost: lost.cast_signed(), ..Totals::default() }
     }
 
     /// Adds what it has counted.

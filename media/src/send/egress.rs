@@ -125,12 +125,29 @@ pub struct EgressStats {
     pub twcc_acked: u64,
     /// Packets that transport-wide feedback says are missing.
     pub twcc_lost: u64,
+    /// Packets that should have come by now, as far as the peer tells.
+    pub expected: u64,
+    /// Of them, those that it lacks: what was sent again is taken off. Below zero where more was sent again than lacked.
+    pub unrepaired: i64,
     /// Key frame requests: PLI and new FIR.
     pub plis: u64,
     /// Bytes sent again as padding, to find out what the path takes.
     pub padding_bytes: u64,
     /// Bursts of it.
     pub probes: u64,
+}
+
+/// Those counters that one datagram of the viewer may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// Packets sent again.
+    pub rtx: u64,
+    /// Packets that were asked for and could not be sent again.
+    pub rtx_missed: u64,
+    /// Packets that transport-wide feedback says arrived.
+    pub twcc_acked: u64,
+    /// Packets that transport-wide feedback says are missing.
+    pub twcc_lost: u64,
 }
 
 /// The send side of one transport.
@@ -368,10 +385,20 @@ impl Egress {
         self.link.twcc.results()
     }
 
+    /// See [`Answered`].
+    pub fn answered(&self) -> Answered {
+        let (counts, twcc) = (&self.link.counts, self.link.twcc.counts());
+        Answered { rtx: counts.rtx, rtx_missed: counts.rtx_missed, twcc_acked: twcc.acked, twcc_lost: twcc.lost }
+    }
+
     /// Counters and the newest measurements.
     pub fn stats(&self) -> EgressStats {
         let (counts, twcc) = (self.link.counts, self.link.twcc.counts());
         let receptions = || self.streams.iter().map(Stream::reception);
+        let (expected, lost) = match twcc.acked + twcc.lost {
+            0 => (counts.packets, receptions().map(|r| i64::from(r.lost)).sum()),
+            reported => (reported, twcc.lost.cast_signed()),
+        };
         EgressStats {
             packets: counts.packets,
             bytes: counts.bytes,
@@ -386,6 +413,8 @@ impl Egress {
             rtcp_bad: counts.rtcp_bad,
             twcc_acked: twcc.acked,
             twcc_lost: twcc.lost,
+            expected,
+            unrepaired: lost.saturating_sub_unsigned(counts.rtx),
             plis: counts.plis,
             padding_bytes: counts.padding_bytes,
             probes: self.estimator.as_ref().map_or(0, Estimator::bursts),
