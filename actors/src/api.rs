@@ -3,6 +3,7 @@
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, TransportId};
 use rondo_media::quality::{Cause, Quality, Verdict};
+use rondo_media::units::Bitrate;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -53,6 +54,38 @@ pub struct Limits {
     pub silent_after: Duration,
     /// Without STUN or media: gone.
     pub gone_after: Duration,
+    /// What a publisher of video may send.
+    pub video: VideoCaps,
+}
+
+/// What publishers of video that has no layers are asked to stay below (REMB), by what it is for. Those that send layers
+/// bound each of them themselves, and rest those that nobody wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VideoCaps {
+    /// A camera in a call or a conference.
+    pub camera: Bitrate,
+    /// A screen in one.
+    pub screen: Bitrate,
+    /// Anything in a live push.
+    pub live: Bitrate,
+}
+
+impl Default for VideoCaps {
+    /// 720p of a talking head, a screen that is read, and 1080p60.
+    fn default() -> Self {
+        Self { camera: Bitrate::from_kbps(1_200), screen: Bitrate::from_kbps(2_500), live: Bitrate::from_kbps(8_000) }
+    }
+}
+
+impl VideoCaps {
+    /// The cap of one track.
+    pub fn of(&self, kind: RoomKind, source: Source) -> Bitrate {
+        match (kind, source) {
+            (RoomKind::Live, _) => self.live,
+            (_, Source::Screen) => self.screen,
+            _ => self.camera,
+        }
+    }
 }
 
 /// How long a room lives without people.

@@ -143,7 +143,7 @@ pub fn script(data: &[u8]) {
     let Ok(script) = Script::arbitrary_take_rest(Unstructured::new(data)) else { return };
     let now = origin() + Duration::from_secs(100);
     let wall = WallClock::new(now, Duration::from_secs(1_700_000_000));
-    let config = EgressConfig { cname: "viewer".into(), wall, rtx_packets: 64 };
+    let config = EgressConfig { cname: "viewer".into(), wall, rtx_kept: Duration::from_millis(200) };
     let egress = Egress::new(Protection::Plain, &sections(), config, &mut Seeded(u64::from(script.seed)));
     let shown = std::array::from_fn(|_| Shown { seq: [1 << 20; 3], ..Shown::default() });
     let mut run = Run { now, egress, sent: Sent::default(), shown, twcc: None, given: Vec::new() };

@@ -8,6 +8,7 @@ use crate::port::{Port, Post, Reply};
 use crate::session::{AddRole, AddTransport, Published, Session, SessionMsg};
 use crate::shell::Ending;
 use crate::supervisor::SupervisorMsg;
+use rondo_media::codec::Kind;
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
 use rondo_media::room::{Placed, Sections, TrackKey};
 use rondo_media::transport::Transport;
@@ -221,12 +222,15 @@ impl Room {
                 self.next_track += 1;
                 let id = self.local.with_random(|random| TrackId::generate(random));
                 self.track_keys.insert(id, key);
+                let source = source_of(section.kind, audio, video);
+                let plain = section.kind == Kind::Video && section.layers.len() < 2;
+                let cap = plain.then(|| self.local.limits.video.of(self.kind, source));
                 let track = Track {
                     id,
                     session,
                     participant,
                     identity: identity.clone(),
-                    source: source_of(section.kind, audio, video),
+                    source,
                     kind: section.kind,
                     codec: None,
                     muted: false,
@@ -237,7 +241,7 @@ impl Room {
                     speaks: self.speakers.speaking().contains(&(participant as usize)),
                 };
                 self.tracks.insert(key, track);
-                Published { track: key, id }
+                Published { track: key, id, cap }
             });
             by_section.push(key);
         }

@@ -27,7 +27,7 @@ use rondo_media::ids::{SessionId, TrackId, TransportId};
 use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
 use rondo_media::transport::{IceRestart, Transport};
-use rondo_media::units::{Deadline, Why};
+use rondo_media::units::{Bitrate, Deadline, Why};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -170,6 +170,8 @@ pub struct Published {
     pub track: TrackKey,
     /// Its name.
     pub id: TrackId,
+    /// What its publisher is asked to stay below, if it is video without layers.
+    pub cap: Option<Bitrate>,
 }
 
 /// What a section carries.

@@ -204,6 +204,11 @@ impl Peer {
         room: &mut Post<RoomMsg>,
     ) -> Option<LeaveReason> {
         let mut over = None;
+        if let Role::Publish(publish) = &mut self.role {
+            while let Some((section, cap)) = publish.cap_due() {
+                self.transport.cap(now, section, cap);
+            }
+        }
         loop {
             match self.transport.poll() {
                 Output::Transmit { to, datagram } => transmit(local, route, to, &datagram),

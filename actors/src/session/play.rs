@@ -116,7 +116,7 @@ impl Playing {
         id: &TransportId,
         room: &mut Post<RoomMsg>,
     ) {
-        let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: EgressConfig::RTX_PACKETS };
+        let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_kept: EgressConfig::RTX_KEPT };
         let mut egress = local.with_random(|random| Egress::new(protection, sections, config, random));
         for (index, section) in self.sections.iter().enumerate() {
             egress.pause(index, section.held(self.remb));

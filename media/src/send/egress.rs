@@ -29,13 +29,13 @@ pub struct EgressConfig {
     pub cname: String,
     /// For NTP times.
     pub wall: WallClock,
-    /// Video packets kept for retransmission in each section; rounded up to a power of two, 16 to 8192.
-    pub rtx_packets: usize,
+    /// For how long a packet of video can be sent again.
+    pub rtx_kept: Duration,
 }
 
 impl EgressConfig {
-    /// Default of [`Self::rtx_packets`]: a second at 4 Mbit/s, 16 KiB.
-    pub const RTX_PACKETS: usize = 512;
+    /// Default of [`Self::rtx_kept`]: three requests at a round trip of 300 ms.
+    pub const RTX_KEPT: Duration = Duration::from_secs(1);
 }
 
 /// A section has no payload type for a format, or cannot carry anything.
@@ -163,8 +163,8 @@ impl Egress {
     /// `sections`: all of the transport's, in order; indices elsewhere are into them. Sequence numbers begin below
     /// 2^15 and RTP clocks anywhere, at random.
     pub fn new(protection: Protection, sections: &[Section], config: EgressConfig, random: &mut dyn Random) -> Self {
-        let EgressConfig { cname, wall, rtx_packets } = config;
-        let streams = sections.iter().map(|section| Stream::new(section, rtx_packets, random)).collect();
+        let EgressConfig { cname, wall, rtx_kept } = config;
+        let streams = sections.iter().map(|section| Stream::new(section, rtx_kept, random)).collect();
         let (twcc, counts) = (TwccHistory::default(), Counts::default());
         let has_video = sections.iter().any(|s| s.kind == Kind::Video && s.ssrc.is_some());
         let link = Link { protection, twcc, wall, cname, counts, rtt: None };

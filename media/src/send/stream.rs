@@ -16,7 +16,7 @@ use crate::packet::{AudioLevel, Packet, Payload, StreamClock};
 use crate::transport::{Section, SectionFormat};
 use crate::wire::rtcp::{Nack, ReportBlock};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Packets sent again for one NACK at most: about 150 KB. A receiver that misses more asks again.
 const RTX_PER_NACK_MAX: usize = 128;
@@ -24,7 +24,7 @@ const RTX_PER_NACK_MAX: usize = 128;
 const PAD_OF: u64 = 32;
 const PAD_LEN_MIN: usize = 300;
 const PAD_LOOKS_MAX: u64 = 256;
-/// Numbers of one NACK that are looked at: the whole default ring, twice.
+/// Numbers of one NACK that are looked at: a second at 9 Mbit/s.
 const LOST_PER_NACK_MAX: usize = 1024;
 
 /// One section. Only those with an SSRC can carry anything.
@@ -140,7 +140,7 @@ fn random_seq(random: &mut dyn Random) -> u64 {
 }
 
 impl Stream {
-    pub fn new(section: &Section, rtx_packets: usize, random: &mut dyn Random) -> Self {
+    pub fn new(section: &Section, rtx_kept: Duration, random: &mut dyn Random) -> Self {
         let first = random_seq(random);
         let mut offset = [0; 4];
         random.fill(&mut offset);
@@ -149,7 +149,7 @@ impl Stream {
             header: HeaderLayout::new(section, ssrc),
             next: random_seq(random),
             sent: false,
-            ring: RtxRing::new(rtx_packets),
+            ring: RtxRing::new(rtx_kept),
         });
         Self {
             kind: section.kind,
@@ -420,7 +420,7 @@ impl Stream {
         forwarded.bytes += len as u64;
         self.reporter.sent(now, packet.payload.len());
         if let Some(rtx) = &mut self.rtx {
-            rtx.ring.keep(ext_seq, packet.rtp_time, packet.marker, packet.payload, packet.numbers);
+            rtx.ring.keep(now, ext_seq, packet.rtp_time, packet.marker, packet.payload, packet.numbers);
         }
         true
     }
