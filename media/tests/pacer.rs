@@ -9,7 +9,7 @@ use rondo_media::packet::{Packet, Payload};
 use rondo_media::send::{Feedback, Forwarded, LayersMax};
 use rondo_media::transport::SrtpProfile;
 use rondo_media::units::{Bitrate, Why};
-use rondo_media::wire::rtcp::{TwccWriter, write_nack};
+use rondo_media::wire::rtcp::{TwccWriter, write_nack, write_remb};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::viewer::*;
@@ -36,7 +36,7 @@ impl Watcher {
         let mut watcher = Self { pair, now: t0 };
         assert_eq!(watcher.forward(0, &[frame(t0, 1_000, 1, 0, true)].concat()).packets, 1);
         watcher.now += ms(100);
-        let feedback = watcher.pair.seal(acknowledged);
+        let feedback = watcher.pair.seal(takes_600_kbps);
         let Pair { egress, sent, .. } = &mut watcher.pair;
         egress.receive_rtcp(watcher.now, &feedback, sent, &mut Vec::new()).unwrap();
         assert_eq!(egress.target(), Some(Bitrate::from_kbps(600)));
@@ -65,9 +65,9 @@ impl Watcher {
     }
 }
 
-/// The viewer says that it has got the first packet.
-fn acknowledged(out: &mut Vec<u8>) {
-    TwccWriter::new(1, VIDEO_SSRC).write(out, 0, &[Some(700_000_000)]);
+/// The viewer says what its path takes.
+fn takes_600_kbps(out: &mut Vec<u8>) {
+    write_remb(out, 1, 600_000, &[VIDEO_SSRC]);
 }
 
 /// A frame of packets of 1,000 bytes that tell their number.
@@ -90,8 +90,7 @@ fn numbers(received: &[(Duration, Rtp)]) -> Vec<u8> {
 fn a_frame_that_the_path_takes_leaves_whole_and_at_once() {
     let mut watcher = Watcher::new();
     let mut last = watcher.pair.receive().0.len();
-    // Less time than after which who is not answered takes the path for gone.
-    for n in 0..40 {
+    for n in 0..100 {
         // 2 packets each 33 ms: 520 kbit/s.
         let packets = frame(watcher.now, 1_001 + 2 * n, 2, n as u32 * 2_970, false);
         assert_eq!(watcher.forward(0, &packets).packets, 2);
@@ -99,7 +98,25 @@ fn a_frame_that_the_path_takes_leaves_whole_and_at_once() {
         watcher.run(ms(33));
     }
     let stats = watcher.pair.egress.stats();
-    assert_eq!((last, stats.paced, stats.late, stats.waiting), (80, 0, 0, 0));
+    assert_eq!((last, stats.paced, stats.late, stats.waiting), (200, 0, 0, 0));
+}
+
+#[test]
+fn nothing_waits_where_the_path_has_told_nothing() {
+    let mut pair = Pair::new(SrtpProfile::AeadAes128Gcm, &sections(), 7);
+    let t0 = pair.t0;
+    pair.egress.assign(t0, VIDEO, Some(VP8)).unwrap();
+    let mut watcher = Watcher { pair, now: t0 };
+    assert_eq!(watcher.forward(0, &frame(t0, 1, 200, 0, true)).packets, 200);
+    // That packets arrive says nothing of how many would.
+    watcher.now += ms(100);
+    let feedback = watcher.pair.seal(|out| {
+        TwccWriter::new(1, VIDEO_SSRC).write(out, 0, &[Some(700_000_000)]);
+    });
+    let Pair { egress, sent, .. } = &mut watcher.pair;
+    egress.receive_rtcp(watcher.now, &feedback, sent, &mut Vec::new()).unwrap();
+    assert!(egress.estimate().is_some_and(|estimate| !estimate.proven));
+    assert_eq!(watcher.forward(0, &frame(watcher.now, 201, 200, 3_000, false)).packets, 200);
 }
 
 #[test]
@@ -248,7 +265,7 @@ fn what_a_key_frame_needs_waits_with_it() {
     let mut watcher = Watcher { pair, now: t0 };
     assert_eq!(watcher.forward(0, &[slice(1, true, 0x65)]).packets, 3);
     watcher.now += ms(100);
-    let feedback = watcher.pair.seal(acknowledged);
+    let feedback = watcher.pair.seal(takes_600_kbps);
     let Pair { egress, sent, .. } = &mut watcher.pair;
     egress.receive_rtcp(watcher.now, &feedback, sent, &mut Vec::new()).unwrap();
     egress.follow(VIDEO, 1, LayersMax::ALL);
