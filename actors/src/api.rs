@@ -584,6 +584,10 @@ pub struct TransportStats {
     pub padding_bytes_sent: u64,
     /// Bursts of it.
     pub probes_sent: u64,
+    /// Packets of video that waited because the path takes no more at once.
+    pub packets_paced: u64,
+    /// Packets of video dropped because they would have waited for too long.
+    pub packets_late: u64,
     /// Fraction lost by the peer's newest receiver report, 0–1.
     pub peer_loss: Option<f32>,
     /// Round trip by the peer's receiver reports, ms.

@@ -282,6 +282,10 @@ pub struct Transport {
     pub padding_bytes_sent: u64,
     /// Bursts of it.
     pub probes_sent: u64,
+    /// Packets of video that waited because the path takes no more at once.
+    pub packets_paced: u64,
+    /// Packets of video dropped because they would have waited for too long.
+    pub packets_late: u64,
     /// Round trip, ms.
     pub rtt_ms: Option<f32>,
     /// Interarrival jitter of the newest stream, ms.
@@ -570,6 +574,8 @@ impl Transport {
             acked_bits_per_second: stats.acked_bits_per_second,
             padding_bytes_sent: stats.padding_bytes_sent,
             probes_sent: stats.probes_sent,
+            packets_paced: stats.packets_paced,
+            packets_late: stats.packets_late,
             rtt_ms: stats.rtt_ms,
             jitter_ms: stats.jitter_ms,
             layers: stats.layers.iter().map(Into::into).collect(),

@@ -62,6 +62,8 @@ pub(super) struct Carried {
     pub(super) wished: LayerMask,
     /// The layer before, whose repaired packets still come, and until when.
     repaired: Option<(u8, Instant)>,
+    /// The layer that flowed when it was looked at last: one may begin when packets that waited are sent.
+    flowed: Option<u8>,
     /// The layers that the room sends, as it was told.
     follows: LayerMask,
 }
@@ -282,7 +284,7 @@ impl Playing {
         if let Some(sets) = &batch.parameter_sets {
             egress.lead(index, sets);
         }
-        let flowed = egress.flowing(index);
+        let flowed = carried.flowed.filter(|_| egress.flowing(index).is_some());
         let sent = with_sink(local, to, |sink| egress.forward(now, index, layer, batch.clock, &batch.packets, sink));
         local.counters.rtp_forwarded.add(u64::from(sent.packets));
         if !carried.is_video {
@@ -293,7 +295,8 @@ impl Playing {
             carried.asked_at = Some(now);
             ask(room, batch.track, layer);
         }
-        let switched = egress.flowing(index) != flowed;
+        carried.flowed = egress.flowing(index);
+        let switched = carried.flowed != flowed;
         if let Some(before) = flowed.filter(|_| switched) {
             local.counters.layer_switches.add(1);
             carried.repaired = Some((before, now + REPAIRED_FOR));
@@ -357,13 +360,14 @@ impl Playing {
         taken
     }
 
-    /// Sender reports and probes that are due, and a second's new look at who gets what.
+    /// Sender reports, probes and packets that are due, and a second's new look at who gets what.
     pub fn wake(&mut self, now: Instant, local: &Local, to: SocketAddr, room: &mut Post<RoomMsg>) {
         self.share_if_due(now, room);
         if let Some(egress) = &mut self.egress
             && egress.deadline().is_some_and(|deadline| deadline.at <= now)
         {
-            with_sink(local, to, |sink| egress.wake(now, sink));
+            let sent = with_sink(local, to, |sink| egress.wake(now, sink));
+            local.counters.rtp_forwarded.add(u64::from(sent));
         }
     }
 
@@ -396,6 +400,8 @@ impl Playing {
         stats.acked_bits_per_second = estimate.and_then(|estimate| estimate.acked).map(Bitrate::bps);
         stats.padding_bytes_sent = counted.padding_bytes;
         stats.probes_sent = counted.probes;
+        stats.packets_paced = counted.paced;
+        stats.packets_late = counted.late;
         stats.packets_sent = counted.packets;
         stats.bytes_sent = counted.bytes;
         stats.retransmissions_sent = counted.rtx;

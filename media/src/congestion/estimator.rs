@@ -225,6 +225,11 @@ impl Estimator {
         self.told().map(|(target, _)| target)
     }
 
+    /// What may be sent in all, if the path has told so: what is only where one begins holds nothing back.
+    pub fn proven(&self) -> Option<Bitrate> {
+        self.told().and_then(|(target, proven)| proven.then_some(target))
+    }
+
     /// What is known; none before the receiver has said anything of what it gets.
     pub fn estimate(&self) -> Option<Estimate> {
         let (target, proven) = self.told()?;

@@ -2,6 +2,7 @@
 
 use super::PacketSink;
 use super::link::{Counts, Link};
+use super::pacing::{Batch, Pacing};
 use super::pictures::LayersMax;
 use super::srtp::{Protection, SrtpError};
 use super::stream::Stream;
@@ -135,6 +136,12 @@ pub struct EgressStats {
     pub padding_bytes: u64,
     /// Bursts of it.
     pub probes: u64,
+    /// Packets of video that waited before they were sent.
+    pub paced: u64,
+    /// Packets of video that were dropped because they would have waited for too long.
+    pub late: u64,
+    /// Packets of video that wait now.
+    pub waiting: usize,
 }
 
 /// Those counters that one datagram of the viewer may change.
@@ -157,6 +164,8 @@ pub struct Egress {
     pub(super) link: Link,
     /// Only where video is sent: sound needs no estimate, and one costs more than the sound.
     pub(super) estimator: Option<Estimator>,
+    /// Where there is an estimate.
+    pub(super) pacing: Option<Pacing>,
 }
 
 impl Egress {
@@ -168,7 +177,8 @@ impl Egress {
         let (twcc, counts) = (TwccHistory::default(), Counts::default());
         let has_video = sections.iter().any(|s| s.kind == Kind::Video && s.ssrc.is_some());
         let link = Link { protection, twcc, wall, cname, counts, rtt: None };
-        Self { streams, link, estimator: has_video.then(Estimator::new) }
+        let (estimator, pacing) = (has_video.then(Estimator::new), has_video.then(Pacing::default));
+        Self { streams, link, estimator, pacing }
     }
 
     /// What a section carries from now on: packets of another source, in this format; `None` frees it. The numbers
@@ -179,10 +189,14 @@ impl Egress {
     /// [`NoFormat`] where the section cannot carry the format; it carries what it did before.
     pub fn assign(&mut self, now: Instant, section: usize, format: Option<Format>) -> Result<(), NoFormat> {
         match (self.streams.get_mut(section), format) {
-            (Some(stream), _) => stream.assign(now, section, format),
-            (None, Some(format)) => Err(NoFormat { section, format }),
-            (None, None) => Ok(()),
+            (Some(stream), _) => stream.assign(now, section, format)?,
+            (None, Some(format)) => return Err(NoFormat { section, format }),
+            (None, None) => {}
         }
+        if let Some(pacing) = &mut self.pacing {
+            pacing.forget(section);
+        }
+        Ok(())
     }
 
     /// Whether a section can carry a format.
@@ -193,6 +207,9 @@ impl Egress {
     /// Stops (`true`) or resumes a section. Video resumes with a key frame, audio at once, both without a hole. A free
     /// section cannot be paused.
     pub fn pause(&mut self, section: usize, paused: bool) {
+        if let Some(pacing) = self.pacing.as_mut().filter(|_| paused) {
+            pacing.forget(section);
+        }
         if let Some(stream) = self.streams.get_mut(section) {
             stream.pause(paused);
         }
@@ -228,6 +245,8 @@ impl Egress {
     ///
     /// `layer`: 0 where there are none. `packets`: as they came, one batch; those out of order get their places, duplicates and packets older than
     /// the window are left out, and so are those without a payload. `clock`: the source's, as of now.
+    ///
+    /// Video that is more than the path takes at once is sent in part; [`Self::wake`] sends the rest.
     pub fn forward(
         &mut self,
         now: Instant,
@@ -237,10 +256,16 @@ impl Egress {
         packets: &[Packet],
         sink: &mut dyn PacketSink,
     ) -> Forwarded {
-        match self.streams.get_mut(section) {
-            Some(stream) => stream.forward(&mut self.link, now, layer, clock, packets, sink),
-            None => Forwarded::default(),
+        let Some(stream) = self.streams.get_mut(section) else { return Forwarded::default() };
+        let (Some(estimator), Some(pacing)) = (&self.estimator, &mut self.pacing) else {
+            return stream.forward(&mut self.link, now, layer, clock, packets, sink);
+        };
+        if !pacing.passes(now, stream.kind(), estimator.proven(), packets) {
+            return self.forward_paced(&Batch { now, section, layer, clock, packets }, sink);
         }
+        let mut forwarded = stream.forward(&mut self.link, now, layer, clock, packets, sink);
+        forwarded.wants_key_frame |= pacing.passed(&forwarded, section, layer);
+        forwarded
     }
 
     /// Reads one RTCP datagram of the viewer. Retransmissions are sent from here; `feedback` gets what others have
@@ -294,8 +319,10 @@ impl Egress {
             Rtcp::SenderReport(sr) => self.received(now, sr.ssrc, &sr.blocks),
             Rtcp::ReceiverReport(rr) => self.received(now, rr.ssrc, &rr.blocks),
             Rtcp::Nack(nack) => {
+                let most = self.repairs(now);
                 if let Some(stream) = self.streams.iter_mut().find(|s| s.ssrc() == Some(nack.media)) {
-                    stream.resend(&mut self.link, now, &nack, sink);
+                    let sent = stream.resend(&mut self.link, now, &nack, most, sink);
+                    self.repaired(sent);
                 }
             }
             Rtcp::Pli(pli) => {
@@ -352,20 +379,22 @@ impl Egress {
         push_once(feedback, before, Feedback::KeyFrameWanted { section });
     }
 
-    /// Sends the sender reports and probes that are due.
-    pub fn wake(&mut self, now: Instant, sink: &mut dyn PacketSink) {
+    /// Sends the sender reports and probes that are due, and video that has waited. How many packets of it.
+    pub fn wake(&mut self, now: Instant, sink: &mut dyn PacketSink) -> u32 {
         self.control(now, sink);
+        let released = self.release(now, None, sink);
         let due = self.streams.iter().filter_map(Stream::report_due).any(|due| due <= now);
         for stream in self.streams.iter_mut().filter(|_| due) {
             stream.report(&mut self.link, now, now + REPORTS_TOGETHER, sink);
         }
+        released.packets
     }
 
     /// When [`Self::wake`] has something to do.
     pub fn deadline(&self) -> Option<Deadline> {
         let report = self.streams.iter().filter_map(Stream::report_due).min();
         let report = report.map(|at| Deadline { at, why: Why::SenderReport });
-        Deadline::earlier(report, self.control_deadline())
+        Deadline::earlier(Deadline::earlier(report, self.control_deadline()), self.pacing_deadline())
     }
 
     /// Whether a section carries video that has not begun. One that changes layers has.
@@ -418,6 +447,9 @@ impl Egress {
             plis: counts.plis,
             padding_bytes: counts.padding_bytes,
             probes: self.estimator.as_ref().map_or(0, Estimator::bursts),
+            paced: self.pacing.as_ref().map_or(0, |pacing| pacing.waited),
+            late: self.pacing.as_ref().map_or(0, |pacing| pacing.late),
+            waiting: self.pacing.as_ref().map_or(0, Pacing::waiting),
         }
     }
 }

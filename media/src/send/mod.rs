@@ -5,6 +5,7 @@ mod egress;
 pub mod forwarding;
 mod header;
 mod link;
+mod pacing;
 mod pictures;
 mod report;
 mod rewrite;

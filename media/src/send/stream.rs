@@ -11,6 +11,7 @@ use super::rewrite::SeqRewriter;
 use super::rtx::{NotKept, RtxRing, extend};
 use super::times::{TimeRewriter, is_later};
 use crate::codec::{Format, Kind};
+use crate::congestion::OVERHEAD;
 use crate::ids::Random;
 use crate::packet::{AudioLevel, Packet, Payload, StreamClock};
 use crate::transport::{Section, SectionFormat};
@@ -246,6 +247,29 @@ impl Stream {
         matches!(self.forwarding, Forwarding::Waiting { .. }) && self.kind == Kind::Video
     }
 
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether anything of a batch would be sent now.
+    pub fn would_send(&self, layer: u8, packets: &[Packet]) -> bool {
+        match self.forwarding.judge(layer, entry(self.kind, packets).is_some()) {
+            Verdict::Begin | Verdict::Pass => true,
+            Verdict::Drop | Verdict::Wait => false,
+        }
+    }
+
+    /// What was set by [`Self::lead`], for packets that are not forwarded yet.
+    pub fn take_lead(&mut self) -> Option<Arc<[Payload]>> {
+        self.lead.take()
+    }
+
+    /// Goes on with the next key frame, as after a pause.
+    pub fn restart(&mut self) {
+        self.pause(true);
+        self.pause(false);
+    }
+
     /// Whether a key frame would be of use.
     pub fn shows_video(&self) -> bool {
         self.kind == Kind::Video && !matches!(self.forwarding, Forwarding::Free { .. } | Forwarding::Paused { .. })
@@ -425,15 +449,26 @@ impl Stream {
         true
     }
 
-    /// Sends again what a NACK asks for and the ring still has.
-    pub fn resend(&mut self, link: &mut Link, now: Instant, nack: &Nack<'_>, sink: &mut dyn PacketSink) {
-        let Some(SectionFormat { rtx_pt: Some(pt), format, .. }) = self.carried else { return };
-        let (Some(rtx), true) = (&mut self.rtx, self.nack) else { return };
+    /// Sends again what a NACK asks for and the ring still has, until it is more than `most` bytes: the rest is asked
+    /// for anew. How many bytes were sent, headers below RTP included.
+    pub fn resend(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        nack: &Nack<'_>,
+        most: u64,
+        sink: &mut dyn PacketSink,
+    ) -> u64 {
+        let Some(SectionFormat { rtx_pt: Some(pt), format, .. }) = self.carried else { return 0 };
+        let (Some(rtx), true) = (&mut self.rtx, self.nack) else { return 0 };
         if matches!(self.forwarding, Forwarding::Paused { .. }) {
-            return;
+            return 0;
         }
-        let mut sent = 0;
+        let (mut sent, mut bytes) = (0, 0);
         for lost in nack.lost().take(LOST_PER_NACK_MAX) {
+            if sent == RTX_PER_NACK_MAX || bytes >= most {
+                break;
+            }
             let kept = match extend(lost, self.numbers.next).map(|seq| rtx.ring.again(now, seq, link.rtt)) {
                 Some(Ok(kept)) => kept,
                 Some(Err(NotKept::TooSoon)) => continue,
@@ -458,12 +493,11 @@ impl Stream {
             if let Some(len) = link.send_rtp(now, &rtx.header, &outgoing, sink) {
                 link.counts.rtx += 1;
                 link.counts.rtx_bytes += len as u64;
+                bytes += len as u64 + OVERHEAD;
             }
             sent += 1;
-            if sent == RTX_PER_NACK_MAX {
-                return;
-            }
         }
+        bytes
     }
 
     /// Sends kept packets once more, the newest first, until there are so many bytes and packets of them: padding that
