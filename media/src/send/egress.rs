@@ -260,7 +260,7 @@ impl Egress {
         let (Some(estimator), Some(pacing)) = (&self.estimator, &mut self.pacing) else {
             return stream.forward(&mut self.link, now, layer, clock, packets, sink);
         };
-        if !pacing.passes(now, stream.kind(), estimator.proven(), packets) {
+        if !pacing.passes(now, stream.kind(), estimator.bound(), packets) {
             return self.forward_paced(&Batch { now, section, layer, clock, packets }, sink);
         }
         let mut forwarded = stream.forward(&mut self.link, now, layer, clock, packets, sink);

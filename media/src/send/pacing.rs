@@ -136,7 +136,7 @@ impl Egress {
     /// Sends what has waited for long enough. `told_of`: the section whose key frames are told.
     pub(super) fn release(&mut self, now: Instant, told_of: Option<usize>, sink: &mut dyn PacketSink) -> Forwarded {
         let mut released = Forwarded::default();
-        let estimate = self.estimator.as_ref().and_then(Estimator::proven);
+        let estimate = self.estimator.as_ref().and_then(Estimator::bound);
         let Some(pacing) = &mut self.pacing else { return released };
         if pacing.queue.is_empty() {
             return released;
@@ -186,7 +186,7 @@ impl Egress {
 
     /// Bytes that may be sent again now.
     pub(super) fn repairs(&mut self, now: Instant) -> u64 {
-        let estimate = self.estimator.as_ref().and_then(Estimator::proven);
+        let estimate = self.estimator.as_ref().and_then(Estimator::bound);
         self.pacing.as_mut().map_or(u64::MAX, |pacing| {
             pacing.pacer.tick(now, estimate);
             pacing.pacer.repairs()
