@@ -30,6 +30,8 @@ pub struct Playing {
     /// The receiver's newest estimate of what it can take in all, in bits per second.
     pub(super) remb: Option<u64>,
     pub(super) sharing: Sharing,
+    /// Packets that came too late to be sent, as counted so far.
+    late: u64,
 }
 
 /// How long packets of a layer are taken after another took its place: they fill holes that were left for them.
@@ -105,6 +107,7 @@ impl Playing {
             feedback: Vec::new(),
             remb: None,
             sharing: Sharing::default(),
+            late: 0,
         }
     }
 
@@ -368,6 +371,8 @@ impl Playing {
         {
             let sent = with_sink(local, to, |sink| egress.wake(now, sink));
             local.counters.rtp_forwarded.add(u64::from(sent));
+            let late = std::mem::replace(&mut self.late, egress.late());
+            local.counters.video_late.add(self.late - late);
         }
     }
 

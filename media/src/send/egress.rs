@@ -414,6 +414,11 @@ impl Egress {
         self.link.twcc.results()
     }
 
+    /// Packets of video that were dropped because they would have waited for too long.
+    pub fn late(&self) -> u64 {
+        self.pacing.as_ref().map_or(0, |pacing| pacing.late)
+    }
+
     /// See [`Answered`].
     pub fn answered(&self) -> Answered {
         let (counts, twcc) = (&self.link.counts, self.link.twcc.counts());
@@ -448,7 +453,7 @@ impl Egress {
             padding_bytes: counts.padding_bytes,
             probes: self.estimator.as_ref().map_or(0, Estimator::bursts),
             paced: self.pacing.as_ref().map_or(0, |pacing| pacing.waited),
-            late: self.pacing.as_ref().map_or(0, |pacing| pacing.late),
+            late: self.late(),
             waiting: self.pacing.as_ref().map_or(0, Pacing::waiting),
         }
     }
