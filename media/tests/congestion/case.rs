@@ -154,7 +154,8 @@ impl Case {
         second >= for_s && !(second + 1 - for_s..=second).any(|second| self.changes_at(second))
     }
 
-    fn run(&self) -> (Vec<Leg>, [Path; 2], Vec<Tcp>) {
+    /// `look` is shown each millisecond's end.
+    pub fn run(&self, look: impl Fn(u64, &[Leg], &[Path; 2])) -> (Vec<Leg>, [Path; 2], Vec<Tcp>) {
         let path = Path { jitter_us: self.jitter_ms * 1_000, queue_us: self.queue_ms * 1_000, ..Path::new(1) };
         let back = if self.back_kbps.is_empty() { Path::wide() } else { Path::new(1) };
         let mut paths = [path, back];
@@ -202,12 +203,13 @@ impl Case {
                 }
                 tcp.step(ms, &mut paths[0]);
             }
+            look(ms, &legs, &paths);
         }
         (legs, paths, tcps)
     }
 
     pub fn measure(&self) -> Measured {
-        let (legs, paths, tcps) = self.run();
+        let (legs, paths, tcps) = self.run(|_, _, _| {});
         let ways = self.ways();
         // What flows on a way, of layers and sound.
         let flows = |way: &Way, ms: u64| -> u64 {

@@ -274,6 +274,20 @@ impl Leg {
         self.flows.iter().filter(|(at, _)| of_ms.contains(at)).count()
     }
 
+    /// What there is to see of it.
+    pub fn state(&self) -> String {
+        let flows = self.pair.egress.flowing(VIDEO).map_or("-".into(), |layer| layer.to_string());
+        let chosen = self.allocator.layer(0).map_or("-".into(), |layer| layer.to_string());
+        let Some(estimate) = self.pair.egress.estimate() else { return format!("{flows}>{chosen} {:22}", "") };
+        let acked = estimate.acked.map_or(0, |acked| acked.bps() / 1_000);
+        let (target, usage) = (estimate.target.bps() / 1_000, format!("{:?}", estimate.usage));
+        format!(
+            "{flows}>{chosen} {target:5} acked {acked:5} {usage:6} {:4}‰ {:3}",
+            estimate.loss_permille,
+            self.pair.egress.stats().probes
+        )
+    }
+
     /// The tenths of a time.
     pub fn tenths(&self, of_ms: Range<u64>) -> &[Tenth] {
         &self.tenths[of_ms.start as usize / 100..of_ms.end as usize / 100]

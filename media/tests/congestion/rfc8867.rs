@@ -109,3 +109,21 @@ fn the_table_is_as_it_is_told_and_what_was_reached_stays_reached() {
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
+
+/// Prints what one case does, each half second: of each flow the layer, the estimate and what the path says.
+#[test]
+#[ignore = "for looking at: RONDO_CASE=5.4 cargo test --workspace --test congestion -- --ignored --nocapture trace"]
+fn trace() {
+    let wanted = std::env::var("RONDO_CASE").unwrap_or_default();
+    CASES.iter().filter(|case| case.name.starts_with(&wanted)).for_each(|case| {
+        println!("{}", case.name);
+        case.run(|ms, legs, paths| {
+            if ms % 500 == 0 {
+                let waits = paths[0].free_at_us.saturating_sub(ms * 1_000) / 1_000;
+                print!("{:6.1} {waits:4} ms", ms as f64 / 1_000.0);
+                legs.iter().for_each(|leg| print!(" | {}", leg.state()));
+                println!();
+            }
+        });
+    });
+}
