@@ -76,6 +76,8 @@ struct Queue {
     ends: Option<Instant>,
     base_us: Option<i64>,
     standing_us: i64,
+    /// Since when it stands.
+    stands_since: Option<Instant>,
     /// What the lowest delays waver by anyway.
     wavers_us: i64,
     last_us: Option<i64>,
@@ -91,6 +93,7 @@ impl Default for Queue {
             ends: None,
             base_us: None,
             standing_us: 0,
+            stands_since: None,
             wavers_us: 0,
             last_us: None,
             jitter_us: 0,
@@ -121,10 +124,11 @@ impl Queue {
     }
 
     /// To be called when a feedback has been read.
-    fn judge(&mut self) {
+    fn judge(&mut self, now: Instant) {
         let before = self.lowest_us[(self.now + Self::BUCKETS - 1) % Self::BUCKETS];
         let recent = [self.lowest_us[self.now], before].into_iter().flatten().min();
         self.standing_us = recent.zip(self.base_us).map_or(0, |(recent, base)| recent.saturating_sub(base));
+        self.stands_since = self.stands_since.or(Some(now)).filter(|_| self.stands());
     }
 
     /// What is low for the path, and how it wavers, once each tenth of a second.
@@ -145,8 +149,17 @@ impl Queue {
         self.standing_us >= Self::STANDS_US.max(self.jitter_us).max(self.wavers_us)
     }
 
+    /// Whether it is more than one large frame's, as the first of a better layer is: that one is gone soon.
+    fn lasts(&self, now: Instant) -> bool {
+        let since = self.stands_since.is_some_and(|since| now.saturating_duration_since(since) >= Self::LASTS);
+        self.stands() && (since || self.standing_us >= Self::LONG_US)
+    }
+
     /// A queue stands when even the fastest packets are so late, and later than jitter alone makes a packet.
     const STANDS_US: i64 = 10_000;
+    /// It lasts when it has stood for so long, or is so long.
+    const LASTS: Duration = Duration::from_millis(250);
+    const LONG_US: i64 = 80_000;
 }
 
 impl Estimator {
@@ -160,6 +173,8 @@ impl Estimator {
     const LOWERED_TO: u64 = 90;
     /// The same, in percent of the target, while all that was sent arrives.
     const EASED_TO: u64 = 85;
+    /// No more than so much of what is sent, in percent.
+    const EASED_FROM: u64 = 125;
     /// Between two cuts, besides the round trip: what the first one did must be seen first.
     const CUT_EVERY: Duration = Duration::from_millis(200);
     /// Growth far from a full path, in percent a second.
@@ -280,7 +295,7 @@ impl Estimator {
         if !any {
             return;
         }
-        self.queue.judge();
+        self.queue.judge(now);
         self.feedback_at = Some(now);
         self.starved_at = None;
         if self.burst.is_some_and(|burst| now.saturating_duration_since(burst.sent_at) > Self::PROBE_ANSWERS) {
@@ -319,8 +334,8 @@ impl Estimator {
         if !self.queue.stands() {
             self.standing_at_cut = None;
         }
-        // A trend alone may be jitter's.
-        let full = self.trend.usage() == Usage::Over && self.queue.stands() && !probing;
+        // A trend alone may be jitter's, or that of one large frame.
+        let full = self.trend.usage() == Usage::Over && self.queue.lasts(now) && !probing;
         if full || lossy {
             if self.may_cut(now, rtt, acked) {
                 self.cut(now, acked);
@@ -344,8 +359,11 @@ impl Estimator {
         let before = self.target;
         let arrives = acked.unwrap_or(before).min(before).percent(Self::LOWERED_TO);
         // All that was sent arrives: the queue is hardly ours, and what arrives says little of what would.
-        let all = acked.zip(self.sent.recent()).is_some_and(|(acked, sent)| acked >= sent.percent(85));
-        let to = if all { arrives.max(before.percent(Self::EASED_TO)) } else { arrives };
+        let sent = self.sent.recent();
+        let all = acked.zip(sent).is_some_and(|(acked, sent)| acked >= sent.percent(85));
+        // What is far above what is sent was not what filled it.
+        let eased = sent.map_or(before, |sent| before.min(sent.percent(Self::EASED_FROM))).percent(Self::EASED_TO);
+        let to = if all { arrives.max(eased) } else { arrives };
         self.target = to.max(Self::LEAST);
         if let Some(acked) = acked {
             let old = self.full_at.unwrap_or(acked);

@@ -19,7 +19,7 @@ const PAYLOAD_MAX: usize = 1_150;
 /// 40 kbit/s in packets of 20 ms.
 const SOUND_BYTES: usize = 100 - HEADERS;
 const SOUND: Bitrate = Bitrate::from_kbps(40);
-const FRAME_MS: u64 = 33;
+pub const FRAME_MS: u64 = 33;
 /// What a key frame is larger than others by.
 const KEY_FRAME: u64 = 3;
 /// From the request of a key frame until the publisher has made one.
@@ -85,6 +85,8 @@ pub struct Leg {
     /// The source follows the estimate: one layer of any rate up to so many kbit/s.
     pub follows_up_to: Option<u64>,
     pub active: bool,
+    /// Frames leave so long after those of a leg where it is 0.
+    pub phase_ms: u64,
     /// Which of two ways it goes; its feedback goes the other one.
     pub way: usize,
     /// One way, in both directions, without the queue.
@@ -117,6 +119,7 @@ impl Leg {
             layers: kbps.iter().map(layer).collect(),
             follows_up_to: None,
             active: true,
+            phase_ms: 0,
             way: 0,
             delay_ms: 50,
             arrivals: VecDeque::new(),
@@ -142,7 +145,7 @@ impl Leg {
             if ms.is_multiple_of(20) {
                 self.sound(now, ms, path);
             }
-            if ms.is_multiple_of(FRAME_MS) {
+            if (ms + FRAME_MS - self.phase_ms).is_multiple_of(FRAME_MS) {
                 self.frames(now, ms);
             }
             if self.pair.egress.deadline().is_some_and(|deadline| deadline.at <= now) {
