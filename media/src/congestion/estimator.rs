@@ -2,7 +2,7 @@
 
 use super::OVERHEAD;
 use super::acked::Acked;
-use super::probe::{Burst, Probe};
+use super::probe::{Burst, Probe, Trial};
 use super::trend::{Trend, Usage};
 use crate::send::TwccResult;
 use crate::units::Bitrate;
@@ -47,6 +47,13 @@ pub struct Estimator {
     wanted: Bitrate,
     burst: Option<Burst>,
     bursts: u64,
+    trial: Option<Trial>,
+    /// Trials in a row without room.
+    no_room: u32,
+    /// The target was raised by what a burst found.
+    found_at: Option<Instant>,
+    /// That was too much: others are on the path.
+    misled_at: Option<Instant>,
     probe_at: Option<Instant>,
     /// When the last burst had its answer.
     probed_at: Option<Instant>,
@@ -189,6 +196,10 @@ impl Estimator {
     const PROBE_EMPTIES: Duration = Duration::from_millis(500);
     /// A probe's answer is waited for no longer.
     const PROBE_ANSWERS: Duration = Duration::from_secs(1);
+    /// A cut so soon after a burst was believed says that it told too much.
+    const MISLED_WITHIN: Duration = Duration::from_secs(5);
+    /// The pause doubles so often while there is no room.
+    const NO_ROOM_MAX: u32 = 3;
     /// After a fall by a third a probe may ask for most of what there was, for so long.
     const REMEMBERS: Duration = Duration::from_secs(60);
     /// Losses are counted over so many packets and so long.
@@ -221,6 +232,10 @@ impl Estimator {
             wanted: Bitrate::ZERO,
             burst: None,
             bursts: 0,
+            trial: None,
+            no_room: 0,
+            found_at: None,
+            misled_at: None,
             probe_at: None,
             probed_at: None,
             standing_at_cut: None,
@@ -273,6 +288,7 @@ impl Estimator {
             let Some(arrived_us) = result.arrived_us else {
                 self.losses.lost += 1;
                 self.burst_is_over(now, result.seq);
+                self.tried(now, result.sent, None);
                 continue;
             };
             self.losses.arrived += 1;
@@ -287,7 +303,9 @@ impl Estimator {
                 }
                 _ => {
                     self.trend.packet(result.sent, arrived_us);
-                    self.queue.packet(now, arrived_us.saturating_sub(micros(epoch, result.sent)));
+                    let delay_us = arrived_us.saturating_sub(micros(epoch, result.sent));
+                    self.queue.packet(now, delay_us);
+                    self.tried(now, result.sent, Some(delay_us));
                     self.burst_is_over(now, result.seq);
                 }
             }
@@ -298,6 +316,9 @@ impl Estimator {
         self.queue.judge(now);
         self.feedback_at = Some(now);
         self.starved_at = None;
+        if self.trial.is_some_and(|trial| now.saturating_duration_since(trial.began_at) > Self::PROBE_ANSWERS) {
+            self.trial = None;
+        }
         if self.burst.is_some_and(|burst| now.saturating_duration_since(burst.sent_at) > Self::PROBE_ANSWERS) {
             self.burst = None;
         }
@@ -316,9 +337,45 @@ impl Estimator {
         self.probed_at = Some(now);
         let Some(found) = burst.result() else { return };
         self.proven = true;
+        if self.is_misled(now) && found > self.target.percent(105) {
+            let media = self.acked.rate().unwrap_or(self.target);
+            self.trial = Some(Trial::new(now, found, media));
+            return;
+        }
+        self.found(now, found);
+    }
+
+    /// Whether bursts have said too much lately.
+    fn is_misled(&self, now: Instant) -> bool {
+        self.misled_at.is_some_and(|at| now.saturating_duration_since(at) < Self::REMEMBERS)
+    }
+
+    /// A packet was reported, perhaps one of a trial.
+    fn tried(&mut self, now: Instant, sent: Instant, delay_us: Option<i64>) {
+        let Some(trial) = &mut self.trial else { return };
+        if !trial.told(sent, delay_us) {
+            return;
+        }
+        let Some(trial) = self.trial.take() else { return };
+        self.probed_at = Some(now);
+        if trial.fits(self.queue.jitter_us) {
+            self.no_room = 0;
+            self.found(now, trial.rate);
+        } else {
+            self.no_room = (self.no_room + 1).min(Self::NO_ROOM_MAX);
+            // Who shares a path must not try together for ever: the last bits of a delay are as good as dice.
+            let dice = delay_us.unwrap_or(0).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+            let pause = Self::PROBE_EVERY * (1 << self.no_room) / 2;
+            self.probe_at = Some(now + pause + pause * u32::try_from(dice).unwrap_or(0) / 1024);
+        }
+    }
+
+    /// The path takes so much.
+    fn found(&mut self, now: Instant, found: Bitrate) {
         let before = self.target;
         self.target = self.target.max(found).min(Self::MOST);
         if self.target > before.percent(105) {
+            self.found_at = Some(now);
             self.raised_at = Some(now);
             // It carries more than was thought: perhaps still more.
             self.probe_at = Some(now);
@@ -329,7 +386,9 @@ impl Estimator {
     fn control(&mut self, now: Instant, rtt: Duration) {
         let lossy = self.count_losses(now);
         // Until a probe has emptied from the queue, delays are its own.
-        let probing = self.burst.is_some() || self.probed_at.is_some_and(|at| now < at + Self::PROBE_EMPTIES);
+        let probing = self.burst.is_some()
+            || self.trial.is_some()
+            || self.probed_at.is_some_and(|at| now < at + Self::PROBE_EMPTIES);
         let acked = self.acked.recent();
         if !self.queue.stands() {
             self.standing_at_cut = None;
@@ -373,6 +432,9 @@ impl Estimator {
         }
         if self.target < before.percent(66) && self.proven {
             self.fell = Some((now, before));
+        }
+        if self.found_at.take().is_some_and(|at| now.saturating_duration_since(at) < Self::MISLED_WITHIN) {
+            self.misled_at = Some(now);
         }
         self.proven = true;
         self.standing_at_cut = Some(self.queue.standing_us);
@@ -457,6 +519,9 @@ impl Estimator {
     /// The burst to send now, if one would tell something that somebody wants to know.
     pub fn probe_due(&self, now: Instant) -> Option<Probe> {
         self.feedback_at?;
+        if let Some(trial) = &self.trial {
+            return trial.next_at().filter(|at| now >= *at).map(|_| trial.step(now));
+        }
         let goal = self.probe_goal(now)?;
         let due = self.probe_at.is_none_or(|at| now >= at);
         (due && self.burst.is_none() && self.trend.usage() != Usage::Over).then(|| Probe::of(goal))
@@ -468,14 +533,18 @@ impl Estimator {
         if wanted <= self.target {
             return None;
         }
-        let remembered = self.fell.filter(|(at, _)| now.saturating_duration_since(*at) < Self::REMEMBERS);
-        let reach = self.target.percent(if self.bursts < 2 { 300 } else { 200 });
+        let misled = self.is_misled(now);
+        let remembered = self.fell.filter(|(at, _)| !misled && now.saturating_duration_since(*at) < Self::REMEMBERS);
+        let reach = self.target.percent(if self.bursts < 2 && !misled { 300 } else { 200 });
         let reach = remembered.map_or(reach, |(_, before)| reach.max(before.percent(Self::LOWERED_TO)));
         Some(wanted.min(reach))
     }
 
-    /// A burst was sent: so many packets from that transport-wide number on.
-    pub fn probe_sent(&mut self, now: Instant, probe: Probe, first: u16, packets: u16) {
+    /// What [`Self::probe_due`] asked for was sent: so many packets from that transport-wide number on, and bytes.
+    pub fn probe_sent(&mut self, now: Instant, probe: Probe, first: u16, packets: u16, bytes: u64) {
+        if let Some(trial) = &mut self.trial {
+            return trial.sent(now, bytes);
+        }
         self.bursts += 1;
         self.probe_at = Some(now + Self::PROBE_EVERY);
         if packets > 0 {
@@ -487,13 +556,14 @@ impl Estimator {
     pub fn deadline(&self, sent_at: Option<Instant>) -> Option<Instant> {
         let feedback_at = self.feedback_at?;
         let most = self.remb.map_or(Self::MOST, |(_, remb)| remb);
-        let may_probe = self.burst.is_none() && self.trend.usage() != Usage::Over;
+        let may_probe = self.burst.is_none() && self.trial.is_none() && self.trend.usage() != Usage::Over;
         let probe = (may_probe && self.wanted.min(most) > self.target).then(|| self.probe_at.unwrap_or(feedback_at));
         let starved = sent_at.is_some_and(|sent_at| sent_at > feedback_at).then(|| match self.starved_at {
             Some(at) => at + Duration::from_secs(1),
             None => feedback_at + Self::STARVED_AFTER,
         });
-        probe.into_iter().chain(starved).min()
+        let trial = self.trial.and_then(|trial| trial.next_at());
+        probe.into_iter().chain(starved).chain(trial).min()
     }
 
     /// Bursts sent so far.

@@ -2,6 +2,9 @@
 //!
 //! What is sent follows layers, not the path, so the path's rate is seldom seen by media alone. A burst of a few packets
 //! leaves at once; the distance of their arrivals is the bottleneck's rate. Nothing is probed for what nobody wants.
+//!
+//! A burst says what the bottleneck takes, not what others leave of it. Where that was too much, what a burst finds is
+//! tried: padding comes beside media for a moment, as much as a better layer would, and the queue tells.
 
 use crate::send::TwccResult;
 use crate::units::Bitrate;
@@ -12,13 +15,15 @@ use std::time::{Duration, Instant};
 pub struct Probe {
     /// The rate it asks for.
     pub rate: Bitrate,
-    /// Its length, in bytes of RTP packets; as many packets as that takes, and at least [`Probe::PACKETS_MIN`].
+    /// Its length, in bytes of RTP packets.
     pub bytes: usize,
+    /// As many packets as that takes, and at least so many.
+    pub packets: usize,
 }
 
 impl Probe {
     /// Fewer packets tell no rate.
-    pub const PACKETS_MIN: usize = 5;
+    const PACKETS_MIN: usize = 5;
     /// How long a burst takes at the rate it asks for.
     const LASTS: Duration = Duration::from_millis(15);
     const BYTES_MIN: u64 = 5_500;
@@ -26,7 +31,7 @@ impl Probe {
 
     pub(super) fn of(rate: Bitrate) -> Self {
         let bytes = rate.bytes_in(Self::LASTS).clamp(Self::BYTES_MIN, Self::BYTES_MAX);
-        Self { rate, bytes: usize::try_from(bytes).unwrap_or(usize::MAX) }
+        Self { rate, bytes: usize::try_from(bytes).unwrap_or(usize::MAX), packets: Self::PACKETS_MIN }
     }
 }
 
@@ -85,6 +90,91 @@ impl Burst {
         let time = self.last_us.checked_sub(self.first_us)?;
         let took = Bitrate::of(self.bytes - self.first_bytes, Duration::from_micros(time.unsigned_abs()));
         Some(took.min(self.rate))
+    }
+}
+
+/// Padding beside media for a moment, to find out whether others leave room for so much.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    /// What media and padding come to.
+    pub rate: Bitrate,
+    padding: Bitrate,
+    pub began_at: Instant,
+    next_at: Instant,
+    sent_bytes: u64,
+    /// Lowest delays of what left in its first third and in its last, in microseconds.
+    early_us: Option<i64>,
+    late_us: Option<i64>,
+    told: u32,
+    lost: u32,
+}
+
+impl Trial {
+    /// Long enough for a tenth too much to be seen, short enough for a queue that nobody hears.
+    pub const LASTS: Duration = Duration::from_millis(150);
+    const STEP: Duration = Duration::from_millis(10);
+    /// So much more at its end than at its beginning is a queue that grows.
+    const GROWS_US: i64 = 10_000;
+
+    /// `media`: what is sent anyway.
+    pub fn new(now: Instant, rate: Bitrate, media: Bitrate) -> Self {
+        Self {
+            rate,
+            padding: rate.saturating_sub(media),
+            began_at: now,
+            next_at: now,
+            sent_bytes: 0,
+            early_us: None,
+            late_us: None,
+            told: 0,
+            lost: 0,
+        }
+    }
+
+    /// When its next padding leaves; none once it is over.
+    pub fn next_at(&self) -> Option<Instant> {
+        Some(self.next_at).filter(|at| *at < self.began_at + Self::LASTS)
+    }
+
+    /// What leaves now.
+    pub fn step(&self, now: Instant) -> Probe {
+        let until = now.saturating_duration_since(self.began_at) + Self::STEP;
+        let bytes = self.padding.bytes_in(until.min(Self::LASTS)).saturating_sub(self.sent_bytes);
+        Probe { rate: self.rate, bytes: usize::try_from(bytes).unwrap_or(usize::MAX), packets: 0 }
+    }
+
+    pub fn sent(&mut self, now: Instant, bytes: u64) {
+        self.sent_bytes += bytes;
+        self.next_at = now + Self::STEP;
+    }
+
+    /// A packet was reported; whether that ends it.
+    pub fn told(&mut self, sent: Instant, delay_us: Option<i64>) -> bool {
+        if sent < self.began_at {
+            return false;
+        }
+        let at = sent.saturating_duration_since(self.began_at);
+        if at >= Self::LASTS {
+            return true;
+        }
+        self.told += 1;
+        self.lost += u32::from(delay_us.is_none());
+        let third = if at < Self::LASTS / 3 {
+            &mut self.early_us
+        } else if at >= Self::LASTS / 3 * 2 {
+            &mut self.late_us
+        } else {
+            return false;
+        };
+        *third = delay_us.into_iter().chain(*third).min();
+        false
+    }
+
+    /// Whether there was room.
+    pub fn fits(&self, jitter_us: i64) -> bool {
+        let few_lost = u64::from(self.lost) * 10 <= u64::from(self.told);
+        let grew_us = self.late_us.zip(self.early_us).map(|(late, early)| late.saturating_sub(early));
+        few_lost && grew_us.is_some_and(|grew| grew < Self::GROWS_US.max(jitter_us / 2))
     }
 }
 

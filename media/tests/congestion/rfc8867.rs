@@ -32,7 +32,7 @@ const CASES: &[Case] = &[
         seconds: 125,
         delays_ms: &[50; 2],
         kbps: &[(0, 4_000), (25, 2_000), (50, 3_500), (75, 1_000), (100, 2_000)],
-        missed: &[Aim::Use, Aim::Switches, Aim::Down, Aim::Back],
+        missed: &[Aim::Use, Aim::Switches, Aim::Back],
         ..CASE
     },
     Case {
