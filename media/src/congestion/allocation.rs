@@ -111,7 +111,7 @@ impl Allocator {
     /// An upgrade that was undone within this time did not last.
     const LASTS: Duration = Duration::from_secs(10);
     /// The first pause after one that did not last, doubled each time up to the longest.
-    const PAUSE: Duration = Duration::from_secs(15);
+    const PAUSE: Duration = Duration::from_secs(8);
     const PAUSE_MAX: Duration = Duration::from_secs(60);
 
     /// Nothing is chosen yet.

@@ -2,7 +2,7 @@
 
 use super::OVERHEAD;
 use super::acked::Acked;
-use super::probe::{Burst, Probe, Trial};
+use super::probe::{Burst, Pairs, Probe, Trial};
 use super::trend::{Trend, Usage};
 use crate::send::TwccResult;
 use crate::units::Bitrate;
@@ -46,6 +46,9 @@ pub struct Estimator {
     fell: Option<(Instant, Bitrate)>,
     wanted: Bitrate,
     burst: Option<Burst>,
+    /// The last one was sent.
+    burst_at: Option<Instant>,
+    pairs: Pairs,
     bursts: u64,
     trial: Option<Trial>,
     /// Trials in a row without room.
@@ -57,6 +60,8 @@ pub struct Estimator {
     probe_at: Option<Instant>,
     /// When the last burst had its answer.
     probed_at: Option<Instant>,
+    /// When less was sent last to empty a queue that shows no trend, and how long that was.
+    draining: Option<(Instant, i64)>,
     /// How long packets stood in queues when the target was lowered last, while they still do.
     standing_at_cut: Option<i64>,
     feedback_at: Option<Instant>,
@@ -85,6 +90,8 @@ struct Queue {
     standing_us: i64,
     /// Since when it stands.
     stands_since: Option<Instant>,
+    /// Since when it is long.
+    long_since: Option<Instant>,
     /// What the lowest delays waver by anyway.
     wavers_us: i64,
     last_us: Option<i64>,
@@ -101,6 +108,7 @@ impl Default for Queue {
             base_us: None,
             standing_us: 0,
             stands_since: None,
+            long_since: None,
             wavers_us: 0,
             last_us: None,
             jitter_us: 0,
@@ -136,6 +144,7 @@ impl Queue {
         let recent = [self.lowest_us[self.now], before].into_iter().flatten().min();
         self.standing_us = recent.zip(self.base_us).map_or(0, |(recent, base)| recent.saturating_sub(base));
         self.stands_since = self.stands_since.or(Some(now)).filter(|_| self.stands());
+        self.long_since = self.long_since.or(Some(now)).filter(|_| self.standing_us >= Self::LONG_US);
     }
 
     /// What is low for the path, and how it wavers, once each tenth of a second.
@@ -162,11 +171,31 @@ impl Queue {
         self.stands() && (since || self.standing_us >= Self::LONG_US)
     }
 
+    /// Whether it is so long that it does not matter how it came about; not while it empties.
+    fn is_long(&self, now: Instant) -> bool {
+        let since = self.long_since.is_some_and(|since| now.saturating_duration_since(since) >= Self::LASTS);
+        let tenth = |back: usize| self.lowest_us[(self.now + Self::BUCKETS - back) % Self::BUCKETS];
+        let less = |after: Option<i64>, before: Option<i64>| {
+            after.zip(before).is_some_and(|(after, before)| before.saturating_sub(after) >= Self::SHRINKS_US)
+        };
+        self.stands() && since && !less(tenth(0), tenth(1)) && !less(tenth(1), tenth(2))
+    }
+
+    /// What stands is the path's own delay from now on: another way, or a queue of others.
+    fn take_for_path(&mut self) {
+        let newest = self.lowest_us[self.now];
+        self.lowest_us = [None; Self::BUCKETS];
+        self.lowest_us[self.now] = newest;
+        self.base_us = newest.or(self.base_us);
+    }
+
     /// A queue stands when even the fastest packets are so late, and later than jitter alone makes a packet.
     const STANDS_US: i64 = 10_000;
     /// It lasts when it has stood for so long, or is so long.
     const LASTS: Duration = Duration::from_millis(250);
     const LONG_US: i64 = 80_000;
+    /// It empties by so much in a tenth of a second at least: 2 % less is sent than leaves.
+    const SHRINKS_US: i64 = 2_000;
 }
 
 impl Estimator {
@@ -184,12 +213,19 @@ impl Estimator {
     const EASED_FROM: u64 = 125;
     /// Between two cuts, besides the round trip: what the first one did must be seen first.
     const CUT_EVERY: Duration = Duration::from_millis(200);
+    /// A queue that is not so much shorter, in percent, this time and a round trip after less was sent is not ours.
+    const DRAINED_TO: i64 = 87;
+    const DRAINS: Duration = Duration::from_millis(1_500);
+    /// No round trip counts for more.
+    const RTT_MAX: Duration = Duration::from_millis(500);
     /// Growth far from a full path, in percent a second.
     const GROWS: f64 = 8.0;
     /// The target rises no further than this above what arrives, in percent: beyond, only a probe knows.
     const RISES_TO: u64 = 150;
     /// Between two probes of which the first brought nothing.
     const PROBE_EVERY: Duration = Duration::from_secs(3);
+    /// While the frames that are sent say that there is no more.
+    const PROBE_SELDOM: Duration = Duration::from_secs(20);
     /// No probe so soon after a cut: the queue is still emptying.
     const PROBE_AFTER_CUT: Duration = Duration::from_millis(600);
     /// What a probe has put into a queue is taken for gone after this.
@@ -231,6 +267,8 @@ impl Estimator {
             fell: None,
             wanted: Bitrate::ZERO,
             burst: None,
+            burst_at: None,
+            pairs: Pairs::default(),
             bursts: 0,
             trial: None,
             no_room: 0,
@@ -238,6 +276,7 @@ impl Estimator {
             misled_at: None,
             probe_at: None,
             probed_at: None,
+            draining: None,
             standing_at_cut: None,
             feedback_at: None,
             starved_at: None,
@@ -281,6 +320,7 @@ impl Estimator {
     /// A feedback came: what it says anew of packets, in the order they were sent.
     pub fn feedback(&mut self, now: Instant, results: impl Iterator<Item = TwccResult>, rtt: Option<Duration>) {
         let epoch = *self.epoch.get_or_insert(now);
+        let goal = self.probe_goal(now).unwrap_or(self.wanted);
         let mut any = false;
         for result in results {
             any = true;
@@ -302,6 +342,7 @@ impl Estimator {
                     }
                 }
                 _ => {
+                    self.pairs.packet(now, &result, arrived_us, goal);
                     self.trend.packet(result.sent, arrived_us);
                     let delay_us = arrived_us.saturating_sub(micros(epoch, result.sent));
                     self.queue.packet(now, delay_us);
@@ -378,7 +419,7 @@ impl Estimator {
             self.found_at = Some(now);
             self.raised_at = Some(now);
             // It carries more than was thought: perhaps still more.
-            self.probe_at = Some(now);
+            (self.probe_at, self.burst_at) = (Some(now), None);
             self.full_at = None;
         }
     }
@@ -391,7 +432,7 @@ impl Estimator {
             || self.probed_at.is_some_and(|at| now < at + Self::PROBE_EMPTIES);
         let acked = self.acked.recent();
         if !self.queue.stands() {
-            self.standing_at_cut = None;
+            (self.draining, self.standing_at_cut) = (None, None);
         }
         // A trend alone may be jitter's, or that of one large frame.
         let full = self.trend.usage() == Usage::Over && self.queue.lasts(now) && !probing;
@@ -399,9 +440,27 @@ impl Estimator {
             if self.may_cut(now, rtt, acked) {
                 self.cut(now, acked);
             }
+        } else if self.queue.is_long(now) && !probing {
+            self.drain(now, rtt, acked);
         } else if self.trend.usage() != Usage::Under {
             self.grow(now, rtt);
         }
+    }
+
+    /// A long queue has no trend where it grows slowly or has been full for a while: as much is sent as leaves, or somebody
+    /// else fills it. Less is sent once, and what that does not empty is not ours.
+    fn drain(&mut self, now: Instant, rtt: Duration, acked: Option<Bitrate>) {
+        let standing_us = self.queue.standing_us;
+        match self.draining {
+            Some((at, _)) if now < at + rtt.min(Self::RTT_MAX) + Self::DRAINS => return,
+            Some((_, before)) if standing_us > before / 100 * Self::DRAINED_TO => {
+                self.draining = None;
+                return self.queue.take_for_path();
+            }
+            _ => {}
+        }
+        self.draining = Some((now, standing_us));
+        self.lower(now, acked.unwrap_or(self.target).min(self.target).percent(Self::EASED_TO), acked);
     }
 
     /// Whether the last cut has had its effect, or was far too small.
@@ -410,8 +469,7 @@ impl Estimator {
         let far_off = acked.is_some_and(|acked| acked < self.target.percent(50));
         // A queue that has shrunk since says that it did enough.
         let works = self.standing_at_cut.is_some_and(|before| self.queue.standing_us < before);
-        far_off
-            || !works && now.saturating_duration_since(last) >= rtt.min(Duration::from_millis(500)) + Self::CUT_EVERY
+        far_off || !works && now.saturating_duration_since(last) >= rtt.min(Self::RTT_MAX) + Self::CUT_EVERY
     }
 
     fn cut(&mut self, now: Instant, acked: Option<Bitrate>) {
@@ -423,6 +481,11 @@ impl Estimator {
         // What is far above what is sent was not what filled it.
         let eased = sent.map_or(before, |sent| before.min(sent.percent(Self::EASED_FROM))).percent(Self::EASED_TO);
         let to = if all { arrives.max(eased) } else { arrives };
+        self.lower(now, to, acked);
+    }
+
+    fn lower(&mut self, now: Instant, to: Bitrate, acked: Option<Bitrate>) {
+        let before = self.target;
         self.target = to.max(Self::LEAST);
         if let Some(acked) = acked {
             let old = self.full_at.unwrap_or(acked);
@@ -523,8 +586,19 @@ impl Estimator {
             return trial.next_at().filter(|at| now >= *at).map(|_| trial.step(now));
         }
         let goal = self.probe_goal(now)?;
-        let due = self.probe_at.is_none_or(|at| now >= at);
-        (due && self.burst.is_none() && self.trend.usage() != Usage::Over).then(|| Probe::of(goal))
+        self.probe_due_at().is_some_and(|at| now >= at).then(|| Probe::of(goal))
+    }
+
+    /// When the next burst may leave; none while one is on its way.
+    fn probe_due_at(&self) -> Option<Instant> {
+        let told_at = self.feedback_at?;
+        // Nor while a queue stands: it would stand for longer.
+        let still = self.trend.usage() != Usage::Over && !self.queue.stands();
+        let free = self.burst.is_none() && self.trial.is_none() && still;
+        let first = self.probe_at.unwrap_or(told_at);
+        // As of the last feedback, so that nothing but another one changes the answer.
+        let seldom = self.burst_at.filter(|_| self.pairs.say_no(told_at)).map(|at| at + Self::PROBE_SELDOM);
+        free.then(|| seldom.map_or(first, |at| first.max(at)))
     }
 
     fn probe_goal(&self, now: Instant) -> Option<Bitrate> {
@@ -546,6 +620,7 @@ impl Estimator {
             return trial.sent(now, bytes);
         }
         self.bursts += 1;
+        self.burst_at = Some(now);
         self.probe_at = Some(now + Self::PROBE_EVERY);
         if packets > 0 {
             self.burst = Some(Burst::new(now, probe.rate, first, packets));
@@ -556,8 +631,7 @@ impl Estimator {
     pub fn deadline(&self, sent_at: Option<Instant>) -> Option<Instant> {
         let feedback_at = self.feedback_at?;
         let most = self.remb.map_or(Self::MOST, |(_, remb)| remb);
-        let may_probe = self.burst.is_none() && self.trial.is_none() && self.trend.usage() != Usage::Over;
-        let probe = (may_probe && self.wanted.min(most) > self.target).then(|| self.probe_at.unwrap_or(feedback_at));
+        let probe = self.probe_due_at().filter(|_| self.wanted.min(most) > self.target);
         let starved = sent_at.is_some_and(|sent_at| sent_at > feedback_at).then(|| match self.starved_at {
             Some(at) => at + Duration::from_secs(1),
             None => feedback_at + Self::STARVED_AFTER,

@@ -93,6 +93,55 @@ impl Burst {
     }
 }
 
+/// What the media says for nothing: packets that left together arrive apart as far as the bottleneck makes them. Where
+/// that is further than what is wanted would need, a burst would say no more, and keep sound waiting.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    /// Number, departure and arrival of the last packet.
+    last: Option<(u16, Instant, i64)>,
+    known: u32,
+    /// Share of pairs that were fast enough, of [`Pairs::ALL`], smoothed.
+    fast: i32,
+    at: Option<Instant>,
+}
+
+impl Pairs {
+    const ALL: i32 = 1 << 12;
+    /// Pairs that must be known, and how lately.
+    const KNOWN_MIN: u32 = 8;
+    const LASTS: Duration = Duration::from_secs(2);
+    /// Shorter packets say little: their distance is a few ticks of the receiver's clock.
+    const LEN_MIN: u16 = 400;
+    /// Packets that left within this time left together.
+    const TOGETHER: Duration = Duration::from_millis(1);
+
+    /// A packet arrived; `goal`: the rate that is wanted.
+    pub fn packet(&mut self, now: Instant, result: &TwccResult, arrived_us: i64, goal: Bitrate) {
+        let Some((seq, sent, before_us)) = self.last.replace((result.seq, result.sent, arrived_us)) else { return };
+        let apart = result.sent.saturating_duration_since(sent).max(sent.saturating_duration_since(result.sent));
+        let next = result.seq == seq.wrapping_add(1) && apart <= Self::TOGETHER;
+        let (true, Some(time)) = (next && result.len >= Self::LEN_MIN, arrived_us.checked_sub(before_us)) else {
+            return;
+        };
+        let took = Bitrate::of(u64::from(result.len) + super::OVERHEAD, Duration::from_micros(time.unsigned_abs()));
+        let fast = if took >= goal { Self::ALL } else { 0 };
+        self.fast += (fast - self.fast) / 8;
+        self.known = self.known.saturating_add(1);
+        self.at = Some(now);
+    }
+
+    /// Whether anything was said lately.
+    pub fn say_something(&self, now: Instant) -> bool {
+        let lately = self.at.is_some_and(|at| now.saturating_duration_since(at) < Self::LASTS);
+        lately && self.known >= Self::KNOWN_MIN
+    }
+
+    /// Whether the path takes less than is wanted.
+    pub fn say_no(&self, now: Instant) -> bool {
+        self.say_something(now) && self.fast < Self::ALL / 4
+    }
+}
+
 /// Padding beside media for a moment, to find out whether others leave room for so much.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
@@ -213,5 +262,47 @@ mod tests {
     fn a_burst_is_long_enough_to_be_measured_and_bounded() {
         let len = |kbps| Probe::of(Bitrate::from_kbps(kbps)).bytes;
         assert_eq!((len(100), len(4_000), len(1_000_000)), (5_500, 7_500, 32_000));
+    }
+
+    /// Frames of three packets, each 33 ms; packets of a frame arrive so far apart.
+    fn frames(pairs: &mut Pairs, t0: Instant, from: u16, count: u16, apart_us: i64) -> Instant {
+        let mut now = t0;
+        for frame in from..from + count {
+            now = t0 + Duration::from_millis(33) * u32::from(frame);
+            for n in 0..3 {
+                let result = TwccResult { seq: frame * 3 + n, sent: now, arrived_us: None, len: 972 };
+                let arrived_us = i64::from(frame) * 33_000 + i64::from(n) * apart_us;
+                pairs.packet(now, &result, arrived_us, Bitrate::from_kbps(1_800));
+            }
+        }
+        now
+    }
+
+    #[test]
+    fn frames_say_that_a_path_takes_no_more_and_soon_that_it_does() {
+        let (mut pairs, t0) = (Pairs::default(), start());
+        // 8,000 bits each 10 ms.
+        let now = frames(&mut pairs, t0, 0, 3, 10_000);
+        assert!(!pairs.say_something(now) && !pairs.say_no(now), "six pairs are too few");
+        let now = frames(&mut pairs, t0, 3, 1, 10_000);
+        assert!(pairs.say_no(now));
+        assert!(!pairs.say_no(now + Duration::from_secs(2)), "that was long ago");
+        let now = frames(&mut pairs, t0, 4, 2, 4_000);
+        assert!(!pairs.say_no(now), "2 Mbit/s are enough");
+        let now = frames(&mut pairs, t0, 6, 8, 5_000);
+        assert!(pairs.say_no(now), "1.6 are not");
+    }
+
+    #[test]
+    fn packets_that_left_apart_or_are_short_say_nothing() {
+        let (mut pairs, t0) = (Pairs::default(), start());
+        for n in 0..100u16 {
+            let sent = t0 + Duration::from_millis(5) * u32::from(n);
+            let result = |len| TwccResult { seq: n * 2, sent, arrived_us: None, len };
+            pairs.packet(sent, &result(972), i64::from(n) * 5_000, Bitrate::from_kbps(1_800));
+            let short = TwccResult { seq: n * 2 + 1, ..result(100) };
+            pairs.packet(sent, &short, i64::MIN + i64::from(n), Bitrate::from_kbps(1_800));
+        }
+        assert!(!pairs.say_something(t0 + Duration::from_millis(500)));
     }
 }

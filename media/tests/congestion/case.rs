@@ -276,14 +276,25 @@ impl Case {
             }
         }
         let counts = |ms: u64| self.rests(ms / 1_000, SETTLES_S);
-        let heard = |ms: u64| counts(ms) && at(self.kbps, ms / 1_000) != Some(0);
+        // The worst time between two changes tells: others would hide it.
+        let (mut p95_ms, mut sound_lost_permille) = (0, 0);
+        for from in (0..self.seconds).filter(|second| self.changes_at(*second)) {
+            let to = (from + 1..self.seconds).find(|second| self.changes_at(*second)).unwrap_or(self.seconds);
+            let phase = |ms: u64| (from..to).contains(&(ms / 1_000)) && counts(ms);
+            for (way, path) in ways.iter().zip(&paths) {
+                p95_ms = p95_ms.max(path.p95_wait_ms(phase));
+                // What is lost while nothing passes says nothing.
+                for leg in way.legs.clone().filter(|_| at(way.rates, from) != Some(0)) {
+                    sound_lost_permille = sound_lost_permille.max(legs[leg].sound_lost_permille(phase));
+                }
+            }
+        }
         let half = self.seconds * 500..self.seconds * 1_000;
         Measured {
             use_percent: used * 100 / possible.max(1),
             fair_percent: used * 100 / fair.max(1),
-            p95_ms: ways.iter().zip(&paths).map(|(_, path)| path.p95_wait_ms(counts)).max().unwrap_or(0),
-            // What is lost while nothing passes says nothing.
-            sound_lost_permille: legs.iter().map(|leg| leg.sound_lost_permille(heard)).max().unwrap_or(0),
+            p95_ms,
+            sound_lost_permille,
             switches_tenths: switches * 600 / flow_seconds.max(1),
             down_ms,
             back_ms,

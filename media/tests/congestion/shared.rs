@@ -4,7 +4,7 @@ use super::{Leg, Path, layered, run, s, within};
 use crate::viewer::sections;
 
 #[test]
-#[ignore = "not reached yet"]
+#[ignore = "not reached: sources of any rate end up to twice as far apart as they should"]
 fn three_sources_of_any_rate_share_a_path_fairly() {
     let source = |seed| {
         let mut leg = Leg::new(&sections(), &[300], seed);
@@ -25,7 +25,6 @@ fn three_sources_of_any_rate_share_a_path_fairly() {
 }
 
 #[test]
-#[ignore = "not reached yet"]
 fn three_viewers_of_layers_all_see_more_than_the_lowest() {
     let (mut legs, mut path) = ([layered(1), layered(2), layered(3)], Path::new(3_500));
     run(120, &mut legs, &mut path, |ms, _, legs| {

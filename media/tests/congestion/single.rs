@@ -14,19 +14,17 @@ fn a_clean_path_has_the_best_layer_within_two_seconds_and_keeps_it() {
 }
 
 #[test]
-#[ignore = "not reached yet"]
 fn a_path_that_narrows_is_followed_at_once_and_one_that_widens_soon() {
     let (leg, path) = watch(60, Path::new(3_000), |at| if (20..40).contains(&at) { 600 } else { 3_000 });
     let (down, back) = (leg.leaves(2, 20_000), leg.reaches(2, 40_000));
     assert!(down.is_some_and(|ms| ms <= 1_000) && back.is_some_and(|ms| ms <= 5_000), "{:?}", leg.flows);
     assert_eq!(leg.layer_at(39_000), Some(1), "{:?}", leg.flows);
     assert_eq!(leg.changes(s(45..60)), 0, "{:?}", leg.flows);
-    assert!(path.p95_wait_ms(within(s(22..40))) <= 100);
+    assert!(path.p95_wait_ms(within(s(22..40))) <= 100, "{} {:?}", path.p95_wait_ms(within(s(22..40))), leg.flows);
     assert_eq!(leg.sound_lost_permille(within(s(22..60))), 0);
 }
 
 #[test]
-#[ignore = "not reached yet"]
 fn a_queue_that_grows_slowly_is_emptied_and_stays_empty() {
     // 1 to 4 % too much is sent: no trend is above any threshold, and once the queue is full few are lost.
     for kbps in [1_680, 1_700, 1_720] {
@@ -40,7 +38,6 @@ fn a_queue_that_grows_slowly_is_emptied_and_stays_empty() {
 }
 
 #[test]
-#[ignore = "not reached yet"]
 fn what_just_fits_is_found_soon() {
     let (leg, path) = watch(120, Path::new(2_000), |_| 2_000);
     assert!(leg.reaches(2, 0) <= Some(2_000) && leg.sent_kbps(s(10..120)) >= 1_740 * 85 / 100, "{:?}", leg.flows);
@@ -57,7 +54,6 @@ fn random_loss_without_a_queue_is_no_congestion() {
 }
 
 #[test]
-#[ignore = "not reached yet"]
 fn jitter_is_no_congestion() {
     for jitter_us in [30_000, 60_000] {
         let (leg, _) = watch(120, Path { jitter_us, ..Path::new(3_000) }, |_| 3_000);
@@ -86,7 +82,6 @@ fn a_short_queue_that_drops_and_a_policer_bring_the_rate_down() {
 }
 
 #[test]
-#[ignore = "not reached yet"]
 fn who_has_little_is_heard_and_seldom_probed() {
     let (leg, path) = watch(120, Path::new(600), |_| 600);
     assert!((10..120).all(|at| leg.layer_at(at * 1_000) == Some(1)), "{:?}", leg.flows);
