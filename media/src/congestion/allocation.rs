@@ -413,7 +413,7 @@ mod tests {
             }
             rate = if layer == Some(2) && s - since >= 3 { 1_200 } else { 2_100 };
         }
-        // Two a minute once the pause has grown: 15, 30, 60, 60 … seconds.
+        // Two a minute once the pause has grown: 8, 16, 32, 60 … seconds.
         let late = changes.iter().filter(|s| **s >= 120).count();
         assert!(late <= 2 * 8, "{changes:?}");
         assert!(changes.len() >= 6, "and it is tried again: {changes:?}");
@@ -434,6 +434,19 @@ mod tests {
         assert_eq!(allocator.layer(0), None, "it dwells");
         allocator.allocate(at(2_000), kbps(3_000), AUDIO, &[camera()]);
         assert_eq!(allocator.layer(0), Some(1), "the best one did not last, and waits");
+    }
+
+    #[test]
+    fn what_did_not_last_holds_back_no_layer_below_it() {
+        let (mut allocator, t0) = (Allocator::new(), start());
+        let mut at = |ms, rate| {
+            allocator.allocate(t0 + Duration::from_millis(ms), kbps(rate), AUDIO, &[camera()]);
+            allocator.layer(0)
+        };
+        assert_eq!([at(0, 600), at(1_000, 3_000), at(2_000, 200)], [Some(1), Some(2), Some(0)]);
+        assert_eq!([at(2_900, 3_000), at(3_000, 3_000)], [Some(0), Some(1)], "it dwells");
+        assert_eq!([at(9_900, 3_000), at(10_000, 3_000)], [Some(1), Some(2)], "eight seconds after");
+        assert_eq!([at(11_000, 600), at(26_900, 3_000), at(27_000, 3_000)], [Some(1), Some(1), Some(2)], "sixteen");
     }
 
     #[test]

@@ -53,9 +53,7 @@ pub struct Estimator {
     trial: Option<Trial>,
     /// Trials in a row without room.
     no_room: u32,
-    /// The target was raised by what a burst found.
-    found_at: Option<Instant>,
-    /// That was too much: others are on the path.
+    /// A cut came after what bursts had found: others may be on the path.
     misled_at: Option<Instant>,
     probe_at: Option<Instant>,
     /// When the last burst had its answer.
@@ -232,10 +230,12 @@ impl Estimator {
     const PROBE_EMPTIES: Duration = Duration::from_millis(500);
     /// A probe's answer is waited for no longer.
     const PROBE_ANSWERS: Duration = Duration::from_secs(1);
-    /// A cut so soon after a burst was believed says that it told too much.
-    const MISLED_WITHIN: Duration = Duration::from_secs(5);
+    /// A burst is believed where jitter cannot have made more than a fifth of what it found.
+    const SURE: u64 = 80;
+    /// What a burst found of what it asked for, in percent, where jitter may have made the rest.
+    const NOT_FAR: u64 = 60;
     /// The pause doubles so often while there is no room.
-    const NO_ROOM_MAX: u32 = 3;
+    const NO_ROOM_MAX: u32 = 2;
     /// After a fall by a third a probe may ask for most of what there was, for so long.
     const REMEMBERS: Duration = Duration::from_secs(60);
     /// Losses are counted over so many packets and so long.
@@ -272,7 +272,6 @@ impl Estimator {
             bursts: 0,
             trial: None,
             no_room: 0,
-            found_at: None,
             misled_at: None,
             probe_at: None,
             probed_at: None,
@@ -378,7 +377,14 @@ impl Estimator {
         self.probed_at = Some(now);
         let Some(found) = burst.result() else { return };
         self.proven = true;
-        if self.is_misled(now) && found > self.target.percent(105) {
+        let sent_us = self.epoch.map_or(0, |epoch| micros(epoch, burst.sent_at));
+        let soonest_us = self.queue.base_us.map(|base| sent_us.saturating_add(base));
+        let too_short = soonest_us.is_some_and(|soonest| burst.at_least(soonest) < found.percent(Self::SURE));
+        let too_long = found < burst.rate && self.queue.jitter_us.saturating_mul(4) > burst.spread_us();
+        // Where jitter may have made it more or less, what was asked for is tried unless it is far off.
+        let jitters = (too_short || too_long) && found >= burst.rate.percent(Self::NOT_FAR);
+        let found = if jitters { burst.rate } else { found };
+        if (self.is_misled(now) || jitters || too_short) && found > self.target.percent(105) {
             let media = self.acked.rate().unwrap_or(self.target);
             self.trial = Some(Trial::new(now, found, media));
             return;
@@ -386,7 +392,7 @@ impl Estimator {
         self.found(now, found);
     }
 
-    /// Whether bursts have said too much lately.
+    /// Whether bursts may have said too much lately: they tell what the bottleneck takes, not what others leave of it.
     fn is_misled(&self, now: Instant) -> bool {
         self.misled_at.is_some_and(|at| now.saturating_duration_since(at) < Self::REMEMBERS)
     }
@@ -416,7 +422,6 @@ impl Estimator {
         let before = self.target;
         self.target = self.target.max(found).min(Self::MOST);
         if self.target > before.percent(105) {
-            self.found_at = Some(now);
             self.raised_at = Some(now);
             // It carries more than was thought: perhaps still more.
             (self.probe_at, self.burst_at) = (Some(now), None);
@@ -496,9 +501,7 @@ impl Estimator {
         if self.target < before.percent(66) && self.proven {
             self.fell = Some((now, before));
         }
-        if self.found_at.take().is_some_and(|at| now.saturating_duration_since(at) < Self::MISLED_WITHIN) {
-            self.misled_at = Some(now);
-        }
+        self.misled_at = Some(now).filter(|_| self.bursts > 0);
         self.proven = true;
         self.standing_at_cut = Some(self.queue.standing_us);
         self.lowered_at = Some(now);

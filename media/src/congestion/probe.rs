@@ -91,6 +91,18 @@ impl Burst {
         let took = Bitrate::of(self.bytes - self.first_bytes, Duration::from_micros(time.unsigned_abs()));
         Some(took.min(self.rate))
     }
+
+    /// From its first arrival to its last.
+    pub fn spread_us(&self) -> i64 {
+        self.last_us.saturating_sub(self.first_us)
+    }
+
+    /// [`Self::result`] from when its first packet would have arrived at the soonest: jitter of that one says too little time, here
+    /// jitter of the last one says too much.
+    pub fn at_least(&self, soonest_us: i64) -> Bitrate {
+        let time = self.last_us.saturating_sub(soonest_us).max(0);
+        Bitrate::of(self.bytes, Duration::from_micros(time.unsigned_abs())).min(self.rate)
+    }
 }
 
 /// What the media says for nothing: packets that left together arrive apart as far as the bottleneck makes them. Where
@@ -304,5 +316,49 @@ mod tests {
             pairs.packet(sent, &short, i64::MIN + i64::from(n), Bitrate::from_kbps(1_800));
         }
         assert!(!pairs.say_something(t0 + Duration::from_millis(500)));
+    }
+
+    /// A trial of 1,840 kbit/s beside 540, whose packets are late by `delay_us(ms)`.
+    fn trial(delay_us: impl Fn(u64) -> Option<i64>) -> (Trial, u64) {
+        let t0 = start();
+        let mut trial = Trial::new(t0, Bitrate::from_kbps(1_840), Bitrate::from_kbps(540));
+        let mut sent = 0;
+        for ms in 0..200 {
+            let now = t0 + Duration::from_millis(ms);
+            if trial.next_at().is_some_and(|at| now >= at) {
+                let bytes = trial.step(now).bytes as u64;
+                trial.sent(now, bytes);
+                sent += bytes;
+            }
+            let over = ms % 5 == 0 && trial.told(now, delay_us(ms));
+            assert_eq!(over, ms >= 150 && ms % 5 == 0);
+        }
+        (trial, sent)
+    }
+
+    #[test]
+    fn what_is_tried_is_padding_beside_media_and_a_queue_that_grows_says_no() {
+        let (fits, sent) = trial(|ms| Some(50_000 + (ms as i64 * 7_919) % 9_000));
+        assert!(fits.fits(0), "it wavers, and does not grow");
+        // 1,300 kbit/s for 150 ms.
+        assert_eq!(sent, 24_375);
+        let (grows, _) = trial(|ms| Some(50_000 + ms as i64 * 100));
+        assert!(!grows.fits(0), "a tenth too much");
+        assert!(grows.fits(30_000), "which is nothing where packets waver by 30 ms");
+        let (drops, _) = trial(|ms| (ms % 4 != 0).then_some(50_000));
+        assert!(!drops.fits(0), "a quarter was lost");
+        assert!(!trial(|_| None).0.fits(0));
+    }
+
+    #[test]
+    fn a_first_packet_that_is_late_makes_no_path_fast() {
+        // Each 10 ms but for the first one, which came with the last; 20 ms later than it might.
+        let mut burst = Burst::new(start(), Bitrate::from_kbps(2_000), 0, 5);
+        for (seq, arrived_us) in [70_000, 80_000, 90_000, 91_000, 92_000].into_iter().enumerate() {
+            let result = TwccResult { seq: seq as u16, sent: start(), arrived_us: None, len: 972 };
+            burst.arrived(&result, arrived_us);
+        }
+        assert_eq!((burst.result(), burst.spread_us()), (Some(Bitrate::from_bps(1_454_545)), 22_000));
+        assert_eq!(burst.at_least(50_000), Bitrate::from_bps(952_380));
     }
 }
