@@ -3,7 +3,8 @@
 //! Sound first. Then the lowest layer of every video that is shown, so that everybody is seen before anybody is seen
 //! better; then better layers: those of pinned videos and shared screens as far as they go, all others step by step,
 //! speakers and large tiles first. Down at once, up after a while and with something to spare; an upgrade that did not
-//! last is tried again after a pause that doubles, so that a steady link sees at most two changes a minute.
+//! last is tried again after a pause that doubles, so that a steady link sees at most two changes a minute. Layers below the
+//! one that did not last do not wait for it.
 
 use crate::units::Bitrate;
 use std::cmp::Reverse;
@@ -84,9 +85,15 @@ struct Section {
     /// The last time it was raised, and has not been lowered since.
     raised_at: Option<Instant>,
     lowered_at: Option<Instant>,
-    /// Not raised above what flows before then.
+    /// What is remembered of each layer: one that did not last says nothing of those below it.
+    tried: [Tried; LAYERS_MAX],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tried {
+    /// Not raised to it, or above, before then.
     hold_until: Option<Instant>,
-    /// The pause after the next upgrade that does not last.
+    /// The pause after the next time that it does not last.
     pause: Option<Duration>,
 }
 
@@ -104,7 +111,7 @@ impl Allocator {
     /// An upgrade that was undone within this time did not last.
     const LASTS: Duration = Duration::from_secs(10);
     /// The first pause after one that did not last, doubled each time up to the longest.
-    const PAUSE: Duration = Duration::from_secs(15);
+    const PAUSE: Duration = Duration::from_secs(8);
     const PAUSE_MAX: Duration = Duration::from_secs(60);
 
     /// Nothing is chosen yet.
@@ -184,8 +191,10 @@ impl Allocator {
             let layer = section.layer;
             allocation.short |= layer != Some(best);
             allocation.used = allocation.used.saturating_add(layer.map_or(Bitrate::ZERO, |l| demand.rate(l)));
-            let held = section.held(now) && layer.is_some();
-            let goal = layer.filter(|_| held).unwrap_or(best);
+            let mut goal = layer.unwrap_or(base);
+            while let Some(above) = demand.above(goal).filter(|above| !section.held(*above, now)) {
+                goal = above;
+            }
             let margin = if Some(goal) == layer { 100 } else { Self::UPGRADE_NEEDS };
             allocation.wanted = allocation.wanted.saturating_add(demand.rate(goal).percent(margin));
         }
@@ -213,9 +222,9 @@ impl Allocator {
 }
 
 impl Section {
-    /// It may not be raised above what flows.
-    fn held(&self, now: Instant) -> bool {
-        self.hold_until.is_some_and(|until| now < until)
+    /// It may not be raised to that layer yet.
+    fn held(&self, layer: usize, now: Instant) -> bool {
+        self.tried.get(layer).and_then(|tried| tried.hold_until).is_some_and(|until| now < until)
     }
 
     /// Takes over what the run has come to.
@@ -227,14 +236,25 @@ impl Section {
             self.raised_at = Some(now);
         } else if layer < before {
             let lasted = self.raised_at.is_none_or(|at| now.saturating_duration_since(at) >= Allocator::LASTS);
-            let pause = if lasted { Allocator::DWELL } else { self.pause.unwrap_or(Allocator::PAUSE) };
-            self.hold_until = Some(now + pause);
-            if !lasted {
-                self.pause = Some((pause * 2).min(Allocator::PAUSE_MAX));
+            for (n, tried) in self.tried.iter_mut().enumerate().filter(|(n, _)| Some(*n) > layer && Some(*n) <= before)
+            {
+                let pause = match tried.pause {
+                    _ if lasted || Some(n) < before => Allocator::DWELL,
+                    pause => {
+                        let pause = pause.unwrap_or(Allocator::PAUSE);
+                        tried.pause = Some((pause * 2).min(Allocator::PAUSE_MAX));
+                        pause
+                    }
+                };
+                tried.hold_until = tried.hold_until.max(Some(now + pause));
             }
             (self.raised_at, self.lowered_at) = (None, Some(now));
         } else if self.raised_at.is_some_and(|at| now.saturating_duration_since(at) >= Allocator::PAUSE_MAX) {
-            self.pause = None;
+            self.tried
+                .iter_mut()
+                .enumerate()
+                .filter(|(n, _)| Some(*n) <= layer)
+                .for_each(|(_, tried)| tried.pause = None);
         }
     }
 }
@@ -260,7 +280,7 @@ impl Run {
         // Who is not seen at all is seen again as soon as there is room: only better layers wait for longer.
         let waits = match section.next {
             None => section.lowered_at.is_some_and(|at| self.now < at + Allocator::DWELL),
-            Some(_) => section.held(self.now),
+            Some(_) => section.held(next, self.now),
         };
         if !flows && waits {
             return false;
@@ -393,7 +413,7 @@ mod tests {
             }
             rate = if layer == Some(2) && s - since >= 3 { 1_200 } else { 2_100 };
         }
-        // Two a minute once the pause has grown: 15, 30, 60, 60 … seconds.
+        // Two a minute once the pause has grown: 8, 16, 32, 60 … seconds.
         let late = changes.iter().filter(|s| **s >= 120).count();
         assert!(late <= 2 * 8, "{changes:?}");
         assert!(changes.len() >= 6, "and it is tried again: {changes:?}");
@@ -413,7 +433,20 @@ mod tests {
         allocator.allocate(at(1_900), kbps(3_000), AUDIO, &[camera()]);
         assert_eq!(allocator.layer(0), None, "it dwells");
         allocator.allocate(at(2_000), kbps(3_000), AUDIO, &[camera()]);
-        assert_eq!(allocator.layer(0), Some(0), "better ones did not last, and wait");
+        assert_eq!(allocator.layer(0), Some(1), "the best one did not last, and waits");
+    }
+
+    #[test]
+    fn what_did_not_last_holds_back_no_layer_below_it() {
+        let (mut allocator, t0) = (Allocator::new(), start());
+        let mut at = |ms, rate| {
+            allocator.allocate(t0 + Duration::from_millis(ms), kbps(rate), AUDIO, &[camera()]);
+            allocator.layer(0)
+        };
+        assert_eq!([at(0, 600), at(1_000, 3_000), at(2_000, 200)], [Some(1), Some(2), Some(0)]);
+        assert_eq!([at(2_900, 3_000), at(3_000, 3_000)], [Some(0), Some(1)], "it dwells");
+        assert_eq!([at(9_900, 3_000), at(10_000, 3_000)], [Some(1), Some(2)], "eight seconds after");
+        assert_eq!([at(11_000, 600), at(26_900, 3_000), at(27_000, 3_000)], [Some(1), Some(1), Some(2)], "sixteen");
     }
 
     #[test]

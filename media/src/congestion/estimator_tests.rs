@@ -144,12 +144,12 @@ impl Flow {
             }
             if let Some(probe) = self.estimator.probe_due(now) {
                 let (first, mut packets, mut bytes) = (self.seq, 0, 0);
-                while bytes < probe.bytes || packets < Probe::PACKETS_MIN {
+                while bytes < probe.bytes || packets < probe.packets {
                     self.packet(at_us, path, PACKET);
                     packets += 1;
                     bytes += PACKET;
                 }
-                self.estimator.probe_sent(now, probe, first, packets as u16);
+                self.estimator.probe_sent(now, probe, first, packets as u16, bytes as u64);
             }
         }
         // Feedback each 50 ms of what has arrived, or should have.
@@ -301,7 +301,7 @@ fn nothing_is_probed_for_what_nobody_wants_and_one_burst_at_a_time() {
     estimator.feedback(t0, [result(0, 0, 0)].into_iter(), None);
     let probe = estimator.probe_due(t0).unwrap();
     assert_eq!(probe.rate, Bitrate::from_kbps(1_800), "three times where it begins");
-    estimator.probe_sent(t0, probe, 1, 6);
+    estimator.probe_sent(t0, probe, 1, 6, 6_000);
     assert_eq!(estimator.probe_due(t0 + Duration::from_millis(900)), None);
     // 1,028 bytes a millisecond are above what was asked for.
     let burst = (1..=6).map(|n| result(n, 1, i64::from(n) * 1_000));
@@ -325,7 +325,7 @@ proptest::proptest! {
             let sent = now - MS * before_ms as u32;
             estimator.feedback(now, [TwccResult { seq, sent, arrived_us, len }].into_iter(), None);
             if let Some(probe) = estimator.probe_due(now) {
-                estimator.probe_sent(now, probe, seq, 7);
+                estimator.probe_sent(now, probe, seq, 7, 7_000);
             }
             estimator.tick(now, Some(sent));
             let target = estimator.estimate().unwrap().target;

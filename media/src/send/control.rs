@@ -2,7 +2,7 @@
 
 use super::PacketSink;
 use super::egress::Egress;
-use crate::congestion::{Estimate, Probe};
+use crate::congestion::Estimate;
 use crate::units::{Bitrate, Deadline, Why};
 use std::time::Instant;
 
@@ -44,16 +44,16 @@ impl Egress {
         let Some(estimator) = &mut self.estimator else { return };
         estimator.tick(now, self.link.twcc.last_sent());
         let Some(probe) = estimator.probe_due(now) else { return };
-        let first = self.link.twcc.next();
+        let (first, before) = (self.link.twcc.next(), self.link.counts.padding_bytes);
         let mut packets = 0;
         for stream in &mut self.streams {
-            packets = stream.pad(&mut self.link, now, probe.bytes, Probe::PACKETS_MIN, sink);
+            packets = stream.pad(&mut self.link, now, probe.bytes, probe.packets, sink);
             if packets > 0 {
                 break;
             }
         }
         // Without anything to pad with it is tried again later, as after any other probe.
-        estimator.probe_sent(now, probe, first, packets);
+        estimator.probe_sent(now, probe, first, packets, self.link.counts.padding_bytes - before);
     }
 
     pub(super) fn control_deadline(&self) -> Option<Deadline> {
