@@ -1,0 +1,108 @@
+// node e2e/switches.mjs URL: a hundred changes of the layer that a viewer is sent, in browsers. Ann publishes 360 lines in two
+// layers over the page; the watcher's page is sent now one, now the other, by wishes. After each change the picture is held
+// against what Ann's camera shows: no decoder may notice. Ends non-zero, with a sentence, where one does.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join as path } from 'node:path'
+import { assert, until } from './browser.mjs'
+import { frames, writeCamera } from './camera.mjs'
+import { inbound, join, look, mean, person } from './people.mjs'
+
+const [url] = process.argv.slice(2)
+if (!url) {
+  console.error('usage: node e2e/switches.mjs URL')
+  process.exit(2)
+}
+
+const SWITCHES = 100
+/** Lines that are wished for, and lines that come. */
+const LAYERS = [
+  { wish: 90, lines: 180 },
+  { wish: 720, lines: 360 },
+]
+/** Of a whole picture with the frame of the camera that it is most like; a broken one has less. */
+const LIKENESS_MIN = 0.95
+/** A viewer that was in a call before freezes for one long frame or none. */
+const FREEZES_MAX = 1
+
+/** How alike two pictures are: 1 where one is the other, brighter or paler. */
+function likeness(one, other) {
+  const [a, b] = [one, other].map((values) => {
+    const middle = mean(values)
+    return values.map((value) => value - middle)
+  })
+  const product = (x, y) => x.reduce((sum, value, n) => sum + value * y[n], 0)
+  return product(a, b) / Math.sqrt(product(a, a) * product(b, b))
+}
+
+async function ask(address, options) {
+  const response = await fetch(`${url}${address}`, options)
+  assert(response.ok, `${options?.method ?? 'GET'} ${address}: ${response.status} ${await response.text()}`)
+  return response
+}
+
+const directory = await mkdtemp(path(tmpdir(), 'rondo-switches-'))
+const people = []
+let failed = false
+try {
+  const camera = path(directory, 'camera.y4m')
+  await writeCamera(camera)
+  const known = frames(48, 27)
+  const ann = await person('Ann', { camera })
+  people.push(ann)
+  const room = `switches-${process.pid}`
+  await join(ann, url, room)
+
+  const viewer = await person('Viewer', { devices: false })
+  people.push(viewer)
+  let way = null
+  await viewer.page.route('**/whep/**', async (route) => {
+    if (route.request().method() !== 'POST') return route.continue()
+    const response = await route.fetch()
+    way = { session: response.headers()['rondo-session'], token: route.request().headers()['authorization'] }
+    return route.fulfill({ response })
+  })
+  await viewer.page.goto(`${url}/watch/${room}`)
+  await until('the viewer sees a picture', async () => (await inbound(viewer.page)).video?.framesDecoded > 0, 20_000)
+  const authorization = way.token ? { authorization: way.token } : {}
+  const { participants } = await (await ask(`/api/v1/rooms/${room}`, { headers: authorization })).json()
+  const track = participants.flatMap(({ tracks }) => tracks).find(({ kind }) => kind === 'video').id
+
+  const lines = async () => (await inbound(viewer.page)).video.frameHeight
+  const worst = { likeness: 1, ms: 0 }
+  let before = null
+  for (let n = 0; n <= SWITCHES; n++) {
+    const { wish, lines: wanted } = LAYERS[n % 2]
+    const body = JSON.stringify([{ track, paused: false, height_px: wish }])
+    const begun = performance.now()
+    await ask(`/api/v1/sessions/${way.session}/subscriptions`, { method: 'PATCH', headers: { 'content-type': 'application/json', ...authorization }, body })
+    await until(`${wanted} lines, change ${n}`, async () => (await lines()) === wanted, 10_000)
+    const pictures = []
+    for (let look_ = 0; look_ < 3; look_++) {
+      pictures.push(await look(viewer.page, ''))
+      await new Promise((resolve) => setTimeout(resolve, 60))
+    }
+    // The first brings it to where the changes begin from.
+    if (n === 0) {
+      before = (await inbound(viewer.page)).video
+      continue
+    }
+    worst.ms = Math.max(worst.ms, performance.now() - begun)
+    for (const picture of pictures) worst.likeness = Math.min(worst.likeness, Math.max(...known.map((frame) => likeness(picture, frame))))
+    assert(worst.likeness >= LIKENESS_MIN, `the picture after change ${n} is like no frame of the camera: ${worst.likeness.toFixed(3)}`)
+  }
+  const after = (await inbound(viewer.page)).video
+  const of = (field) => (after[field] ?? 0) - (before[field] ?? 0)
+  assert(of('freezeCount') <= FREEZES_MAX, `the picture froze ${of('freezeCount')} times, ${of('totalFreezesDuration').toFixed(2)} s in all`)
+  assert(of('pliCount') <= FREEZES_MAX, `the decoder asked ${of('pliCount')} times for a key frame: something was missing`)
+  console.log(
+    `${SWITCHES} changes, ${of('keyFramesDecoded')} key frames, ${of('freezeCount')} freezes, ${of('pliCount')} requests of the decoder, ` +
+      `${of('framesDropped')} frames dropped of ${of('framesReceived')}, least likeness ${worst.likeness.toFixed(3)}, longest ${worst.ms.toFixed(0)} ms`,
+  )
+} catch (error) {
+  failed = true
+  console.error(error.message)
+}
+for (const { close } of people) await close()
+await rm(directory, { recursive: true, force: true })
+process.exit(failed ? 1 : 0)
