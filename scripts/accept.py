@@ -197,6 +197,23 @@ def check_reconnect():
     return page_check("reconnect", 300)
 
 
+def check_adaptive():
+    """a browser's picture over a link that narrows, and over one that loses, beside control runs"""
+    pictures = LOGS / "adaptive"
+    pictures.mkdir(exist_ok=True)
+    # Built for speed: the browsers need the processor.
+    run("adaptive", ["cargo", "build", "--locked", "--release", "--bin", "rondo", "--bin", "rondo-netem", "--workspace"], 1500)
+    release = TARGET / "release"
+    with server("adaptive", [str(release / "rondo"), "serve", "--dev"]) as (url, _):
+        command = ["node", "web/e2e/adaptive.mjs", url, str(pictures), str(release / "rondo-netem")]
+        output = run("adaptive", command, 1500)
+    SCREENS.mkdir(exist_ok=True)
+    for shot in sorted(pictures.glob("*.png")):
+        shutil.copy2(shot, SCREENS)
+    said = re.findall(r"^\w+(?:, (?!control).+)?: (?:stalled|concealed) .+$", output, re.MULTILINE)
+    return "; ".join(line for line in said if not line.split(":")[0].endswith("control"))
+
+
 def check_crowd():
     """31 people on two pages: only who is seen is sent and drawn, within the page's budgets"""
     return page_check("crowd", 420)
@@ -327,6 +344,7 @@ CHECKS = {
     "share": check_share,
     "reconnect": check_reconnect,
     "crowd": check_crowd,
+    "adaptive": check_adaptive,
     "aiortc": check_aiortc,
     "push": check_push,
     "werift": check_werift,

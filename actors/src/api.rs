@@ -2,6 +2,8 @@
 
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, TransportId};
+use rondo_media::quality::{Cause, Quality, Verdict};
+use rondo_media::units::Bitrate;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -52,6 +54,38 @@ pub struct Limits {
     pub silent_after: Duration,
     /// Without STUN or media: gone.
     pub gone_after: Duration,
+    /// What a publisher of video may send.
+    pub video: VideoCaps,
+}
+
+/// What publishers of video that has no layers are asked to stay below (REMB), by what it is for. Those that send layers
+/// bound each of them themselves, and rest those that nobody wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VideoCaps {
+    /// A camera in a call or a conference.
+    pub camera: Bitrate,
+    /// A screen in one.
+    pub screen: Bitrate,
+    /// Anything in a live push.
+    pub live: Bitrate,
+}
+
+impl Default for VideoCaps {
+    /// 720p of a talking head, a screen that is read, and 1080p60.
+    fn default() -> Self {
+        Self { camera: Bitrate::from_kbps(1_200), screen: Bitrate::from_kbps(2_500), live: Bitrate::from_kbps(8_000) }
+    }
+}
+
+impl VideoCaps {
+    /// The cap of one track.
+    pub fn of(&self, kind: RoomKind, source: Source) -> Bitrate {
+        match (kind, source) {
+            (RoomKind::Live, _) => self.live,
+            (_, Source::Screen) => self.screen,
+            _ => self.camera,
+        }
+    }
 }
 
 /// How long a room lives without people.
@@ -446,6 +480,8 @@ pub struct ParticipantInfo {
     pub joined_at_ms: u64,
     /// How it is.
     pub state: SessionState,
+    /// How good its connection is.
+    pub quality: Verdicts,
     /// What it publishes, in order of publication.
     pub tracks: Vec<TrackInfo>,
 }
@@ -548,6 +584,10 @@ pub struct TransportStats {
     pub padding_bytes_sent: u64,
     /// Bursts of it.
     pub probes_sent: u64,
+    /// Packets of video that waited because the path takes no more at once.
+    pub packets_paced: u64,
+    /// Packets of video dropped because they would have waited for too long.
+    pub packets_late: u64,
     /// Fraction lost by the peer's newest receiver report, 0–1.
     pub peer_loss: Option<f32>,
     /// Round trip by the peer's receiver reports, ms.
@@ -656,6 +696,24 @@ pub struct LayerWanted {
     pub rid: Option<String>,
     /// Somebody sees it, or is about to.
     pub wanted: bool,
+}
+
+/// How good somebody's connection is, in each direction; none where nothing was judged yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Verdicts {
+    /// Of what it sends.
+    #[serde(serialize_with = "verdict")]
+    pub up: Option<Verdict>,
+    /// Of what it gets.
+    #[serde(serialize_with = "verdict")]
+    pub down: Option<Verdict>,
+}
+
+impl Verdicts {
+    /// Nothing is to be said of it.
+    pub fn good(&self) -> bool {
+        [self.up, self.down].iter().flatten().all(|verdict| verdict.quality == Quality::Good)
+    }
 }
 
 /// Something that happened in a room, for its event streams (interfaces §6).
@@ -789,6 +847,16 @@ pub enum RoomEvent {
         /// How it is now.
         state: SessionState,
     },
+    /// Somebody's connection has become better or worse, by one rule for all (`media/src/quality.rs`). Who is never told of
+    /// is well.
+    Quality {
+        /// Whose.
+        #[serde(serialize_with = "text")]
+        identity: Identity,
+        /// How it is now.
+        #[serde(flatten)]
+        verdicts: Verdicts,
+    },
     /// To one session: muted by, removed by, moving, replaced.
     MessageToYou {
         /// `muted`, `unmuted`, `removed`, `moving`, `replaced`, `join_again`.
@@ -821,6 +889,7 @@ impl RoomEvent {
             RoomEvent::CodecUnsupported { .. } => "codec_unsupported",
             RoomEvent::LayersWanted { .. } => "layers_wanted",
             RoomEvent::StreamState { .. } => "stream_state",
+            RoomEvent::Quality { .. } => "quality",
             RoomEvent::MessageToYou { .. } => "message_to_you",
         }
     }
@@ -875,6 +944,15 @@ fn codec_text<S: serde::Serializer>(value: &Option<Codec>, s: S) -> Result<S::Ok
         Some(codec) => s.serialize_str(codec.label()),
         None => s.serialize_none(),
     }
+}
+fn verdict<S: serde::Serializer>(value: &Option<Verdict>, s: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Words {
+        quality: &'static str,
+        cause: Option<&'static str>,
+    }
+    let words = |verdict: &Verdict| Words { quality: verdict.quality.label(), cause: verdict.cause.map(Cause::label) };
+    value.as_ref().map(words).serialize(s)
 }
 fn kind_text<S: serde::Serializer>(value: &Kind, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(match value {

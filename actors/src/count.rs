@@ -82,6 +82,8 @@ cells! {
     audio_left_out,
     /// RTP packets forwarded to viewers, retransmissions not counted.
     rtp_forwarded,
+    /// RTP packets of video dropped because they would have waited for too long for what a viewer's path takes.
+    video_late,
     /// Retransmissions sent to viewers.
     rtx_sent,
     /// Packets that viewers asked for and the ring no longer had.

@@ -128,6 +128,14 @@ fn unnumbered(format: Option<Format>, payload: &[u8]) -> Vec<u8> {
     out
 }
 
+/// What was known before something that sends.
+struct Before {
+    /// Packets that waited.
+    held: usize,
+    /// By section: whether it waits for a key frame, and the layer that flows.
+    states: [(bool, Option<u8>); 3],
+}
+
 struct Run {
     now: Instant,
     egress: Egress,
@@ -143,7 +151,7 @@ pub fn script(data: &[u8]) {
     let Ok(script) = Script::arbitrary_take_rest(Unstructured::new(data)) else { return };
     let now = origin() + Duration::from_secs(100);
     let wall = WallClock::new(now, Duration::from_secs(1_700_000_000));
-    let config = EgressConfig { cname: "viewer".into(), wall, rtx_packets: 64 };
+    let config = EgressConfig { cname: "viewer".into(), wall, rtx_kept: Duration::from_millis(200) };
     let egress = Egress::new(Protection::Plain, &sections(), config, &mut Seeded(u64::from(script.seed)));
     let shown = std::array::from_fn(|_| Shown { seq: [1 << 20; 3], ..Shown::default() });
     let mut run = Run { now, egress, sent: Sent::default(), shown, twcc: None, given: Vec::new() };
@@ -197,13 +205,14 @@ impl Run {
             Step::Rtcp(datagram) => self.rtcp(datagram),
             Step::Wait { ms } => {
                 self.now += Duration::from_millis(u64::from(*ms));
-                self.egress.wake(self.now, &mut self.sent);
+                let before = self.before();
+                let sent = self.egress.wake(self.now, &mut self.sent);
                 assert!(self.egress.deadline().is_none_or(|d| d.at > self.now), "what was due is done");
-                self.drain(None);
+                self.sent_since(before, None, sent);
             }
             Step::Goodbye => {
                 self.egress.goodbye(self.now, &mut self.sent);
-                self.drain(None);
+                self.drain([false; 3]);
             }
         }
     }
@@ -243,14 +252,29 @@ impl Run {
         }
         let rtp_time = batch.first().map_or(0, |p| p.rtp_time).wrapping_add_signed(i32::from(clock));
         let clock = StreamClock { at: self.now, rtp_time, synced };
-        let (waiting, flows) = (self.egress.waiting_for_key_frame(section), self.egress.flowing(section));
+        let before = self.before();
         let done = self.egress.forward(self.now, section, layer, clock, &batch, &mut self.sent);
-        assert!(done.packets as usize <= batch.len());
-        let first = self.drain(Some(section));
-        let changed = flows.is_some() && self.egress.flowing(section) != flows;
-        if (waiting || changed) && !first.is_empty() {
-            let key_frame = first.into_iter().min_by_key(|(seq, _)| *seq).is_some_and(|(_, key_frame)| key_frame);
-            assert!(key_frame, "in the order of its numbers, video begins with a key frame");
+        assert!(done.packets as usize <= batch.len() + before.held);
+        self.sent_since(before, Some(section), done.packets);
+    }
+
+    fn before(&self) -> Before {
+        let held = self.egress.stats().waiting;
+        assert!(held <= 512, "{held}");
+        let state = |n| (self.egress.waiting_for_key_frame(n), self.egress.flowing(n));
+        Before { held, states: std::array::from_fn(state) }
+    }
+
+    /// Media may have left: of one section, and of what was held.
+    fn sent_since(&mut self, before: Before, section: Option<usize>, packets: u32) {
+        let media = self.drain(std::array::from_fn(|n| section == Some(n) || before.held > 0));
+        assert_eq!(media.iter().map(Vec::len).sum::<usize>(), packets as usize);
+        for (n, (first, (waiting, flows))) in media.into_iter().zip(before.states).enumerate() {
+            let changed = flows.is_some() && self.egress.flowing(n) != flows;
+            if (waiting || changed) && !first.is_empty() {
+                let key_frame = first.into_iter().min_by_key(|(seq, _)| *seq).is_some_and(|(_, key_frame)| key_frame);
+                assert!(key_frame, "in the order of its numbers, video begins with a key frame");
+            }
         }
     }
 
@@ -263,13 +287,13 @@ impl Run {
         assert!(feedback.len() <= 8, "each thing once a datagram");
         assert!(after.loss.is_finite() && (0.0..=1.0).contains(&after.loss));
         assert!(self.egress.twcc_results().count() <= 512);
-        self.drain(None);
+        self.drain([false; 3]);
     }
 
-    /// Reads what was sent. `section`: the one that may send media now. Answers its packets: how
+    /// Reads what was sent. `may`: the sections that may send media now. Answers their packets: how
     /// far each is from the first, and whether it begins a key frame.
-    fn drain(&mut self, section: Option<usize>) -> Vec<(i16, bool)> {
-        let (mut media, mut base) = (Vec::new(), None);
+    fn drain(&mut self, may: [bool; 3]) -> [Vec<(i16, bool)>; 3] {
+        let (mut media, mut bases) = ([const { Vec::new() }; 3], [None; 3]);
         let ends = self.sent.starts.iter().skip(1).copied().chain([self.sent.buffer.len()]);
         let bounds: Vec<(usize, usize)> = self.sent.starts.iter().copied().zip(ends).collect();
         let buffer = std::mem::take(&mut self.sent).buffer;
@@ -289,7 +313,7 @@ impl Run {
                 (0..3).zip(&mut self.shown).find(|(n, _)| SSRC[*n] == view.header.ssrc & !1).expect("ours");
             assert!(shown.carried.is_some() && !shown.paused, "nothing leaves a free or paused section");
             if view.header.ssrc == SSRC[n] {
-                assert_eq!(section, Some(n), "only what is forwarded");
+                assert!(may[n], "only what is forwarded, or was held");
                 let index = view.payload.last_chunk::<4>().map(|n| u32::from_be_bytes(*n) as usize);
                 let key_frame = match index {
                     Some(n) => {
@@ -301,8 +325,8 @@ impl Run {
                     // number that nobody could repair.
                     None => false,
                 };
-                let base = *base.get_or_insert(view.header.seq);
-                media.push((view.header.seq.wrapping_sub(base).cast_signed(), key_frame));
+                let base = *bases[n].get_or_insert(view.header.seq);
+                media[n].push((view.header.seq.wrapping_sub(base).cast_signed(), key_frame));
                 let before = shown.sent.insert(view.header.seq, (view.header.pt, view.payload.to_vec()));
                 assert!(before.is_none(), "number {} was used twice", view.header.seq);
                 shown.last = view.header.seq;

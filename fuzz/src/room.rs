@@ -4,7 +4,7 @@ use super::time::origin;
 use arbitrary::{Arbitrary, Unstructured};
 use rondo_actors::api::{
     Door, EventFeed, Join, LeaveReason, Limits, Purpose, Refusal, RoomKind, RoomSettings, RoomTimes, SessionPatch,
-    Source, Wish,
+    Source, VideoCaps, Wish,
 };
 use rondo_actors::port::{Port, Reply};
 use rondo_actors::room::{Attach, RoomMsg};
@@ -182,6 +182,7 @@ fn limits() -> Limits {
         join_deadline: Duration::from_secs(15),
         silent_after: Duration::from_secs(5),
         gone_after: Duration::from_secs(15),
+        video: VideoCaps::default(),
     }
 }
 

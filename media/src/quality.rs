@@ -37,8 +37,8 @@ pub enum Cause {
 pub struct Second {
     /// Packets that should have come.
     pub expected: u64,
-    /// Of them, those that did not, after repair.
-    pub lost: u64,
+    /// Of them, those that did not, after repair. Negative where what was missing before has come now.
+    pub lost: i64,
     /// The newest round trip, where one is known.
     pub rtt: Option<Duration>,
     /// A video flows on a layer below the one asked for, although that exists.
@@ -80,6 +80,30 @@ impl Default for QualityJudge {
             verdict: good,
             run: 0,
             toward: good,
+        }
+    }
+}
+
+impl Quality {
+    /// The wire name.
+    pub fn label(self) -> &'static str {
+        match self {
+            Quality::Good => "good",
+            Quality::Fair => "fair",
+            Quality::Poor => "poor",
+            Quality::NoData => "no_data",
+        }
+    }
+}
+
+impl Cause {
+    /// The wire name.
+    pub fn label(self) -> &'static str {
+        match self {
+            Cause::Layer => "layer",
+            Cause::Delay => "delay",
+            Cause::Loss => "loss",
+            Cause::Silence => "silence",
         }
     }
 }
@@ -145,7 +169,7 @@ impl QualityJudge {
         }
         let seconds = &self.seconds[..self.known];
         let expected: u64 = seconds.iter().map(|s| s.expected).sum();
-        let lost: u64 = seconds.iter().map(|s| s.lost).sum();
+        let lost = seconds.iter().map(|s| s.lost).sum::<i64>().max(0);
         let lost_percent = if expected < Self::EXPECTED_MIN { 0.0 } else { lost as f64 * 100.0 / expected as f64 };
         let loss = match lost_percent {
             p if p <= 2.0 => Quality::Good,
@@ -172,7 +196,7 @@ mod tests {
     const FINE: Second =
         Second { expected: 50, lost: 0, rtt: Some(Duration::from_millis(30)), below_asked: false, heard: true };
 
-    fn lossy(lost: u64) -> Second {
+    fn lossy(lost: i64) -> Second {
         Second { expected: 100, lost, ..FINE }
     }
 
@@ -238,6 +262,13 @@ mod tests {
         // In turn two seconds above and two below the bound of 2 %.
         let told = story((0..60).map(|n| if n / 2 % 2 == 0 { lossy(4) } else { lossy(0) }));
         assert!(told.windows(2).filter(|w| w[0] != w[1]).count() <= 1, "{told:?}");
+    }
+
+    #[test]
+    fn what_was_repaired_later_is_no_loss() {
+        // Ten of a hundred are missing at the end of each second, and come in the next one.
+        let told = story((0..20).map(|n| lossy(if n % 2 == 0 { 10 } else { -10 })));
+        assert_eq!(told[4..], [Quality::Good; 16]);
     }
 
     #[test]

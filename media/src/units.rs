@@ -86,6 +86,8 @@ pub enum Why {
     SenderReport,
     /// A path is probed, or has not been heard of.
     Estimate,
+    /// Video that waited may leave.
+    Pacer,
     /// A retransmission is to be asked for (again).
     Nack,
     /// A key frame request that was held back is due.
@@ -110,11 +112,12 @@ pub enum Why {
 
 impl Why {
     /// Every reason, in label order.
-    pub const ALL: [Why; 14] = [
+    pub const ALL: [Why; 15] = [
         Why::Transport,
         Why::FrameHold,
         Why::SenderReport,
         Why::Estimate,
+        Why::Pacer,
         Why::Nack,
         Why::KeyFrame,
         Why::JoinDeadline,
@@ -134,6 +137,7 @@ impl Why {
             Why::FrameHold => "frame_hold",
             Why::SenderReport => "sender_report",
             Why::Estimate => "estimate",
+            Why::Pacer => "pacer",
             Why::Nack => "nack",
             Why::KeyFrame => "key_frame",
             Why::JoinDeadline => "join_deadline",

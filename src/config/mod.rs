@@ -9,7 +9,8 @@ mod value;
 pub use load::{ConfigError, FlagValue, Origin, Sources};
 pub use value::{Keys, LogFormat, Secret};
 
-use rondo_actors::api::{Limits, MediaConfig, NodeConfig, RoomTimes};
+use rondo_actors::api::{Limits, MediaConfig, NodeConfig, RoomTimes, VideoCaps};
+use rondo_media::units::Bitrate;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -170,6 +171,12 @@ sections! {
         silent_after_s: u32 = 5, "seconds from 1 to 300", |n| (1..=300).contains(n);
         /// Seconds of silence until a participant is gone.
         gone_after_s: u32 = 15, "seconds from 1 to 3600", |n| (1..=3600).contains(n);
+        /// What a camera in a call or conference may send, where it has no layers; its publisher is asked to stay below.
+        camera_kbps: u32 = 1_200, "kbit/s from 100 to 100000", |n| (100..=100_000).contains(n);
+        /// The same, of a shared screen.
+        screen_kbps: u32 = 2_500, "kbit/s from 100 to 100000", |n| (100..=100_000).contains(n);
+        /// The same, of a live push.
+        live_kbps: u32 = 8_000, "kbit/s from 100 to 100000", |n| (100..=100_000).contains(n);
         /// Seconds that participants have to leave when the server is stopped.
         drain_s: u32 = 10, "seconds from 0 to 3600", |n| *n <= 3600;
     }
@@ -274,6 +281,11 @@ impl Config {
                 join_deadline: seconds(self.limits.join_deadline_s),
                 silent_after: seconds(self.limits.silent_after_s),
                 gone_after: seconds(self.limits.gone_after_s),
+                video: VideoCaps {
+                    camera: Bitrate::from_kbps(self.limits.camera_kbps.into()),
+                    screen: Bitrate::from_kbps(self.limits.screen_kbps.into()),
+                    live: Bitrate::from_kbps(self.limits.live_kbps.into()),
+                },
             },
             rooms: RoomTimes {
                 empty_timeout: seconds(self.rooms.empty_timeout_s),
@@ -410,6 +422,7 @@ mod tests {
         assert_eq!((node.media.first_port, node.limits.participants_per_room, node.limits.rooms), (7882, 500, 10_000));
         assert_eq!(node.limits.join_deadline, Duration::from_secs(15));
         assert_eq!(node.limits.silent_after, Duration::from_secs(5));
+        assert_eq!(node.limits.video, VideoCaps::default());
         assert_eq!(node.limits.gone_after, Duration::from_secs(15));
         assert_eq!(node.rooms.empty_timeout, Duration::from_secs(300));
         assert_eq!(node.rooms.departure_timeout, Duration::from_secs(20));

@@ -125,6 +125,50 @@ mirror! {
         Av1,
     }
 }
+mirror! {
+    /// How good a connection is, over the last five seconds; worse after three seconds of it, better after ten.
+    Quality of rondo_media::quality::Quality {
+        /// Loss after repair at most 2 %, round trip at most 200 ms.
+        Good,
+        /// At most 5 % and 400 ms, or a picture is sent in a lower layer than it is shown in.
+        Fair,
+        /// Beyond that.
+        Poor,
+        /// Nothing has come for three seconds, where something should.
+        NoData,
+    }
+}
+mirror! {
+    /// Why a connection is not better.
+    Cause of rondo_media::quality::Cause {
+        /// The path carries no better layer.
+        Layer,
+        /// The round trip is long.
+        Delay,
+        /// Packets were lost and not repaired.
+        Loss,
+        /// Nothing comes.
+        Silence,
+    }
+}
+
+/// How good one direction of a connection is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Verdict {
+    /// In a word.
+    pub quality: Quality,
+    /// Why it is not better; none while it is good.
+    pub cause: Option<Cause>,
+}
+
+/// How good somebody's connection is; none where nothing was judged yet, or nothing goes that way.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Verdicts {
+    /// Of what it sends.
+    pub up: Option<Verdict>,
+    /// Of what it gets.
+    pub down: Option<Verdict>,
+}
 
 /// A room.
 #[derive(Debug, Serialize, ToSchema)]
@@ -164,6 +208,8 @@ pub struct Participant {
     pub joined_at_ms: u64,
     /// How it is.
     pub state: SessionState,
+    /// How good its connection is.
+    pub quality: Verdicts,
     /// What it publishes, in order of publication.
     pub tracks: Vec<Track>,
 }
@@ -236,6 +282,10 @@ pub struct Transport {
     pub padding_bytes_sent: u64,
     /// Bursts of it.
     pub probes_sent: u64,
+    /// Packets of video that waited because the path takes no more at once.
+    pub packets_paced: u64,
+    /// Packets of video dropped because they would have waited for too long.
+    pub packets_late: u64,
     /// Round trip, ms.
     pub rtt_ms: Option<f32>,
     /// Interarrival jitter of the newest stream, ms.
@@ -420,6 +470,14 @@ pub enum Event {
         /// How it is now.
         state: SessionState,
     },
+    /// Somebody's connection has become better or worse. Who is never told of is well.
+    Quality {
+        /// Whose.
+        identity: String,
+        /// How it is now.
+        #[serde(flatten)]
+        verdicts: Verdicts,
+    },
     /// To you: `muted`, `removed`, `moving`, `replaced`, `join_again`.
     MessageToYou {
         /// What.
@@ -456,8 +514,19 @@ impl From<&api::ParticipantInfo> for Participant {
             metadata: one.metadata.clone(),
             joined_at_ms: one.joined_at_ms,
             state: one.state.into(),
+            quality: one.quality.into(),
             tracks: one.tracks.iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<api::Verdicts> for Verdicts {
+    fn from(verdicts: api::Verdicts) -> Self {
+        let verdict = |one: rondo_media::quality::Verdict| Verdict {
+            quality: one.quality.into(),
+            cause: one.cause.map(Into::into),
+        };
+        Self { up: verdicts.up.map(verdict), down: verdicts.down.map(verdict) }
     }
 }
 
@@ -505,6 +574,8 @@ impl Transport {
             acked_bits_per_second: stats.acked_bits_per_second,
             padding_bytes_sent: stats.padding_bytes_sent,
             probes_sent: stats.probes_sent,
+            packets_paced: stats.packets_paced,
+            packets_late: stats.packets_late,
             rtt_ms: stats.rtt_ms,
             jitter_ms: stats.jitter_ms,
             layers: stats.layers.iter().map(Into::into).collect(),
@@ -603,6 +674,9 @@ impl From<&api::RoomEvent> for Event {
                 session: session.to_string(),
                 state: (*state).into(),
             },
+            E::Quality { identity, verdicts } => {
+                Event::Quality { identity: identity.to_string(), verdicts: (*verdicts).into() }
+            }
             E::MessageToYou { what, by, track } => Event::MessageToYou {
                 what: (*what).to_owned(),
                 by: by.clone(),
@@ -627,6 +701,11 @@ mod tests {
         }
     }
 
+    fn verdicts() -> api::Verdicts {
+        use rondo_media::quality::{Cause, Quality, Verdict};
+        api::Verdicts { up: Some(Verdict { quality: Quality::NoData, cause: Some(Cause::Silence) }), down: None }
+    }
+
     fn participant() -> api::ParticipantInfo {
         api::ParticipantInfo {
             identity: "ann".parse().unwrap(),
@@ -635,6 +714,7 @@ mod tests {
             metadata: "{}".into(),
             joined_at_ms: 5,
             state: api::SessionState::Connected,
+            quality: verdicts(),
             tracks: vec![track()],
         }
     }
@@ -709,6 +789,7 @@ mod tests {
                 ],
             },
             E::StreamState { identity: identity(), session: session(), state: api::SessionState::Disconnected },
+            E::Quality { identity: identity(), verdicts: verdicts() },
             E::MessageToYou { what: "muted", by: None, track: Some(track().id) },
         ];
         for event in events {

@@ -52,10 +52,13 @@ const snapshot: RoomEvent = {
 }
 
 describe('the room as its events tell it', () => {
-  it('knows of connections what was said since the snapshot, of those who are there', () => {
+  it('knows of connections what the newest snapshot and the events since say, of those who are there', () => {
     const weak: RoomEvent = { event: 'quality', identity: 'bob', up: { quality: 'poor', cause: 'loss' }, down: null }
     expect(play([snapshot, weak]).quality.get('bob')?.up?.quality).toBe('poor')
     expect(play([snapshot, weak, snapshot]).quality.size).toBe(0)
+    const { room } = snapshot
+    const known = { ...snapshot, room: { ...room, participants: room.participants.map((p) => ({ ...p, quality: weak })) } }
+    expect(play([known]).quality.get('bob')?.up?.quality).toBe('poor')
     const left: RoomEvent = { event: 'participant_left', identity: 'bob', session: 'PA_bob', reason: 'client_left' }
     expect(play([snapshot, weak, left]).quality.size).toBe(0)
   })

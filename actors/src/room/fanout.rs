@@ -40,7 +40,7 @@ impl Room {
         let mut gone = None;
         for (viewer, subscriber) in track.audience.of_layer(batch.layer) {
             let (transport, section) = (viewer.transport, subscriber.section);
-            let msg = SessionMsg::Media { batch: Arc::clone(batch), transport, section, resumes };
+            let msg = SessionMsg::Media { batch: Arc::clone(batch), transport, section, resumes, speaks: track.speaks };
             match subscriber.port.tell(msg) {
                 Ok(()) => {}
                 // This viewer is behind: it loses the batch, nobody else does.
@@ -75,6 +75,9 @@ impl Room {
         let current = || self.speakers.speaking().iter().filter_map(by_number);
         if current().map(|m| &m.identity).eq(self.speaking.iter()) {
             return;
+        }
+        for track in self.tracks.values_mut() {
+            track.speaks = self.speakers.speaking().contains(&(track.participant as usize));
         }
         self.speaking = current().map(|m| m.identity.clone()).collect();
         let identities = self.speaking.iter().map(ToString::to_string).collect();

@@ -130,6 +130,7 @@ fn weight(event: &RoomEvent) -> usize {
         | RoomEvent::CodecUnsupported { .. }
         | RoomEvent::LayersWanted { .. }
         | RoomEvent::StreamState { .. }
+        | RoomEvent::Quality { .. }
         | RoomEvent::MessageToYou { .. } => 0,
     }
 }

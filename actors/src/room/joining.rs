@@ -3,11 +3,12 @@
 use super::layers::{Audience, Subscriber, Told, follows_at_first};
 use super::members::{Attachment, Member, Plays, Role, Track, Viewer};
 use super::{Room, RoomMsg, source_of, track_text};
-use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo};
+use crate::api::{LeaveReason, Purpose, Refusal, RoomEvent, SessionState, Source, TransportInfo, Verdicts};
 use crate::port::{Port, Post, Reply};
 use crate::session::{AddRole, AddTransport, Published, Session, SessionMsg};
 use crate::shell::Ending;
 use crate::supervisor::SupervisorMsg;
+use rondo_media::codec::Kind;
 use rondo_media::ids::{Identity, SessionId, TrackId, TransportId};
 use rondo_media::room::{Placed, Sections, TrackKey};
 use rondo_media::transport::Transport;
@@ -151,6 +152,7 @@ impl Room {
             metadata: String::new(),
             joined_at: now,
             state: SessionState::Joining,
+            quality: Verdicts::default(),
             leaving: None,
             port: Post::new(port),
             transports: Vec::new(),
@@ -220,12 +222,15 @@ impl Room {
                 self.next_track += 1;
                 let id = self.local.with_random(|random| TrackId::generate(random));
                 self.track_keys.insert(id, key);
+                let source = source_of(section.kind, audio, video);
+                let plain = section.kind == Kind::Video && section.layers.len() < 2;
+                let cap = plain.then(|| self.local.limits.video.of(self.kind, source));
                 let track = Track {
                     id,
                     session,
                     participant,
                     identity: identity.clone(),
-                    source: source_of(section.kind, audio, video),
+                    source,
                     kind: section.kind,
                     codec: None,
                     muted: false,
@@ -233,9 +238,10 @@ impl Room {
                     layers: Arc::default(),
                     audience: Audience::default(),
                     told: Told::default(),
+                    speaks: self.speakers.speaking().contains(&(participant as usize)),
                 };
                 self.tracks.insert(key, track);
-                Published { track: key, id }
+                Published { track: key, id, cap }
             });
             by_section.push(key);
         }

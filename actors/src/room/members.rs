@@ -4,7 +4,7 @@ use super::Room;
 use super::layers::{Audience, Subscriber, Told, follows_at_first};
 use crate::api::{
     Door, LeaveReason, ParticipantInfo, RoomEvent, SectionAssignment, SessionState, Source, TrackInfo, TransportStats,
-    View,
+    Verdicts, View,
 };
 use crate::port::Post;
 use crate::session::{Carry, SessionMsg};
@@ -31,6 +31,7 @@ pub struct Member {
     pub metadata: String,
     pub joined_at: Instant,
     pub state: SessionState,
+    pub quality: Verdicts,
     /// When it was told to close: nothing is attached to it any more.
     pub leaving: Option<Instant>,
     pub port: Post<SessionMsg>,
@@ -95,6 +96,8 @@ pub struct Track {
     pub audience: Audience,
     /// What its publisher was told of that.
     pub told: Told,
+    /// Its publisher is among those who speak.
+    pub speaks: bool,
 }
 
 /// A transport that plays, or may come to.
@@ -185,6 +188,7 @@ impl Room {
             metadata: member.metadata.clone(),
             joined_at_ms: self.local.wall.unix_ms(member.joined_at),
             state: member.state,
+            quality: member.quality,
             tracks: tracks.map(Track::info).collect(),
         }
     }
@@ -438,5 +442,12 @@ impl Room {
         member.state = state;
         let identity = member.identity.clone();
         self.emit(now, None, RoomEvent::StreamState { identity, session, state });
+    }
+
+    pub(super) fn quality_changed(&mut self, now: Instant, session: SessionId, verdicts: Verdicts) {
+        let Some(member) = self.member_mut(session) else { return };
+        member.quality = verdicts;
+        let identity = member.identity.clone();
+        self.emit(now, None, RoomEvent::Quality { identity, verdicts });
     }
 }

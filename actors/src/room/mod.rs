@@ -14,7 +14,7 @@ mod members;
 
 use crate::api::{
     EventFeed, IceRestarted, LeaveReason, Refusal, RoomEvent, RoomInfo, RoomKind, RoomSettings, SessionInfo,
-    SessionPatch, SessionState, TransportStats, Wish,
+    SessionPatch, SessionState, TransportStats, Verdicts, Wish,
 };
 use crate::batch::Batch;
 use crate::local::Local;
@@ -181,6 +181,13 @@ pub enum RoomMsg {
         session: SessionId,
         /// How it is now.
         state: SessionState,
+    },
+    /// A session's connection became better or worse.
+    Quality {
+        /// Which.
+        session: SessionId,
+        /// How it is now.
+        verdicts: Verdicts,
     },
     /// A session actor panicked; its state is lost.
     SessionDied {
@@ -359,6 +366,7 @@ impl Receive for Room {
                 self.transport_ended(now, session, transport, reason, &stats);
             }
             RoomMsg::State { session, state } => self.state_changed(now, session, state),
+            RoomMsg::Quality { session, verdicts } => self.quality_changed(now, session, verdicts),
             RoomMsg::SessionDied { session } => self.session_died(now, session),
         }
         self.bury(now);

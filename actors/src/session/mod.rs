@@ -9,6 +9,7 @@
 //! ```
 
 mod choice;
+mod health;
 mod peer;
 mod play;
 mod publish;
@@ -20,12 +21,13 @@ use crate::local::Local;
 use crate::port::{Port, Post, Reply};
 use crate::room::RoomMsg;
 use crate::shell::Receive;
-use peer::{Peer, Role};
+use health::Health;
+use peer::{Handed, Peer, Role};
 use rondo_media::ids::{SessionId, TrackId, TransportId};
 use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
 use rondo_media::transport::{IceRestart, Transport};
-use rondo_media::units::{Deadline, Why};
+use rondo_media::units::{Bitrate, Deadline, Why};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,6 +48,8 @@ pub enum SessionMsg {
         section: u16,
         /// What came before it was left out on purpose: the viewer is to see no loss.
         resumes: bool,
+        /// Its publisher is among those who speak.
+        speaks: bool,
     },
     /// What a section carries from now on.
     Assign {
@@ -166,6 +170,8 @@ pub struct Published {
     pub track: TrackKey,
     /// Its name.
     pub id: TrackId,
+    /// What its publisher is asked to stay below, if it is video without layers.
+    pub cap: Option<Bitrate>,
 }
 
 /// What a section carries.
@@ -193,13 +199,23 @@ pub struct Session {
     room: Post<RoomMsg>,
     peers: Vec<Option<Peer>>,
     state: SessionState,
+    health: Health,
     closing: bool,
 }
 
 impl Session {
     /// A session without transports yet.
     pub fn new(id: SessionId, slot: u32, local: Rc<Local>, room: Port<RoomMsg>) -> Self {
-        Self { id, slot, local, room: Post::new(room), peers: Vec::new(), state: SessionState::Joining, closing: false }
+        Self {
+            id,
+            slot,
+            local,
+            room: Post::new(room),
+            peers: Vec::new(),
+            state: SessionState::Joining,
+            health: Health::default(),
+            closing: false,
+        }
     }
 
     fn add(&mut self, now: Instant, add: AddTransport) {
@@ -298,6 +314,9 @@ impl Session {
             self.state = state;
             self.room.post(now, RoomMsg::State { session: self.id, state });
         }
+        if let Some(verdicts) = self.health.judge(now, self.peers.iter().flatten()) {
+            self.room.post(now, RoomMsg::Quality { session: self.id, verdicts });
+        }
     }
 
     /// A session does not outlive its room, nor its last transport once the room knows nothing of it.
@@ -327,9 +346,9 @@ impl Receive for Session {
     fn receive(&mut self, now: Instant, msg: SessionMsg) {
         match msg {
             SessionMsg::Datagrams(datagrams) => self.datagrams(now, datagrams),
-            SessionMsg::Media { batch, transport, section, resumes } => {
+            SessionMsg::Media { batch, transport, section, resumes, speaks } => {
                 let Some(Some(peer)) = self.peers.get_mut(usize::from(transport)) else { return };
-                peer.media(now, &self.local, &batch, (section, resumes), self.id, &mut self.room);
+                peer.media(now, &self.local, &batch, Handed { section, resumes, speaks }, self.id, &mut self.room);
             }
             SessionMsg::Add(add) => self.add(now, *add),
             SessionMsg::Assign { transport, section, carry } => {
@@ -399,8 +418,9 @@ impl Receive for Session {
 
     fn deadline(&self) -> Option<Deadline> {
         let retry = self.room.deadline().map(|at| Deadline { at, why: Why::Restart });
+        let own = Deadline::earlier(retry, self.health.deadline());
         let limits = &self.local.limits;
-        self.peers.iter().flatten().fold(retry, |soonest, peer| Deadline::earlier(soonest, peer.deadline(limits)))
+        self.peers.iter().flatten().fold(own, |soonest, peer| Deadline::earlier(soonest, peer.deadline(limits)))
     }
 
     fn finished(&self) -> bool {

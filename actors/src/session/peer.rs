@@ -1,5 +1,6 @@
 //! One transport of a session and its life: join deadline, liveness, phases of the join.
 
+use super::health::Totals;
 use super::play::Playing;
 use super::publish::Publishing;
 use super::{AddRole, AddTransport};
@@ -29,6 +30,16 @@ pub enum Role {
     Publish(Publishing),
     /// Gets media from us.
     Play(Box<Playing>),
+}
+
+/// How a batch is handed to a section.
+#[derive(Debug, Clone, Copy)]
+pub struct Handed {
+    pub section: u16,
+    /// What came before it was left out on purpose.
+    pub resumes: bool,
+    /// Its publisher is among those who speak.
+    pub speaks: bool,
 }
 
 /// One transport of a session.
@@ -193,6 +204,11 @@ impl Peer {
         room: &mut Post<RoomMsg>,
     ) -> Option<LeaveReason> {
         let mut over = None;
+        if let Role::Publish(publish) = &mut self.role {
+            while let Some((section, cap)) = publish.cap_due() {
+                self.transport.cap(now, section, cap);
+            }
+        }
         loop {
             match self.transport.poll() {
                 Output::Transmit { to, datagram } => transmit(local, route, to, &datagram),
@@ -284,13 +300,13 @@ impl Peer {
         }
     }
 
-    /// A batch for one of its sections, which `resumes` after others were left out.
+    /// A batch for one of its sections.
     pub fn media(
         &mut self,
         now: Instant,
         local: &Local,
         batch: &Batch,
-        (section, resumes): (u16, bool),
+        Handed { section, resumes, speaks }: Handed,
         session: SessionId,
         room: &mut Post<RoomMsg>,
     ) {
@@ -298,6 +314,7 @@ impl Peer {
         if resumes {
             play.resume(section);
         }
+        play.speaks(section, speaks);
         if play.forward(now, local, to, batch, section, session, room) {
             self.phases.done("first_frame_sent", now - self.asked_at, None);
         }
@@ -402,6 +419,20 @@ impl Peer {
                 Output::Wait(_) => break,
             }
         }
+    }
+
+    /// Whether it sends media to us, or gets media from us.
+    pub fn publishes(&self) -> bool {
+        matches!(self.role, Role::Publish(_))
+    }
+
+    /// What its quality is judged by.
+    pub fn totals(&self) -> Totals {
+        let counted = match &self.role {
+            Role::Publish(publish) => publish.totals(),
+            Role::Play(play) => play.totals(),
+        };
+        Totals { heard_at: Some(self.heard_at), ..counted }
     }
 
     /// What it has counted.

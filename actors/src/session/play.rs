@@ -2,6 +2,7 @@
 
 use super::Carry;
 use super::choice::{Choice, choose, smallest};
+use super::health::Totals;
 use super::peer::with_sink;
 use super::share::Sharing;
 use crate::api::{SubscriptionStats, TransportStats, View};
@@ -13,7 +14,7 @@ use rondo_media::codec::{Format, Kind};
 use rondo_media::ids::{SessionId, TransportId};
 use rondo_media::receive::{LayerList, LayerMask};
 use rondo_media::room::TrackKey;
-use rondo_media::send::{Egress, EgressConfig, Feedback, Protection};
+use rondo_media::send::{Egress, EgressConfig, EgressStats, Feedback, Protection};
 use rondo_media::transport::{LAYERS_MAX, Section};
 use rondo_media::units::{Bitrate, Deadline};
 use std::net::SocketAddr;
@@ -29,6 +30,8 @@ pub struct Playing {
     /// The receiver's newest estimate of what it can take in all, in bits per second.
     pub(super) remb: Option<u64>,
     pub(super) sharing: Sharing,
+    /// Packets that came too late to be sent, as counted so far.
+    late: u64,
 }
 
 /// How long packets of a layer are taken after another took its place: they fill holes that were left for them.
@@ -55,10 +58,14 @@ pub(super) struct Carried {
     pub(super) choice: Choice,
     /// The viewer's path takes nothing of it.
     pub(super) starved: bool,
+    /// Its publisher is among those who speak.
+    pub(super) speaks: bool,
     /// Layers that would be sent if they came.
     pub(super) wished: LayerMask,
     /// The layer before, whose repaired packets still come, and until when.
     repaired: Option<(u8, Instant)>,
+    /// The layer that flowed when it was looked at last: one may begin when packets that waited are sent.
+    flowed: Option<u8>,
     /// The layers that the room sends, as it was told.
     follows: LayerMask,
 }
@@ -100,6 +107,7 @@ impl Playing {
             feedback: Vec::new(),
             remb: None,
             sharing: Sharing::default(),
+            late: 0,
         }
     }
 
@@ -113,7 +121,7 @@ impl Playing {
         id: &TransportId,
         room: &mut Post<RoomMsg>,
     ) {
-        let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_packets: EgressConfig::RTX_PACKETS };
+        let config = EgressConfig { cname: id.to_string(), wall: local.wall, rtx_kept: EgressConfig::RTX_KEPT };
         let mut egress = local.with_random(|random| Egress::new(protection, sections, config, random));
         for (index, section) in self.sections.iter().enumerate() {
             egress.pause(index, section.held(self.remb));
@@ -158,6 +166,18 @@ impl Playing {
         let (Some(egress), Some(carried)) = (&mut self.egress, self.sections.get(index)) else { return };
         egress.pause(index, true);
         egress.pause(index, carried.held(self.remb));
+    }
+
+    /// Whether the publisher of what a section carries is among those who speak: better layers go to them first.
+    pub fn speaks(&mut self, section: u16, speaks: bool) {
+        let Some(carried) = self.sections.get_mut(usize::from(section)) else { return };
+        if carried.speaks != speaks {
+            carried.speaks = speaks;
+            // Only where not everybody is sent as much as is of use it makes a difference.
+            if carried.is_video && self.sharing.short {
+                self.sharing.allocator.anew();
+            }
+        }
     }
 
     /// Layers of a track have come or gone, or were measured anew.
@@ -267,7 +287,7 @@ impl Playing {
         if let Some(sets) = &batch.parameter_sets {
             egress.lead(index, sets);
         }
-        let flowed = egress.flowing(index);
+        let flowed = carried.flowed.filter(|_| egress.flowing(index).is_some());
         let sent = with_sink(local, to, |sink| egress.forward(now, index, layer, batch.clock, &batch.packets, sink));
         local.counters.rtp_forwarded.add(u64::from(sent.packets));
         if !carried.is_video {
@@ -278,7 +298,8 @@ impl Playing {
             carried.asked_at = Some(now);
             ask(room, batch.track, layer);
         }
-        let switched = egress.flowing(index) != flowed;
+        carried.flowed = egress.flowing(index);
+        let switched = carried.flowed != flowed;
         if let Some(before) = flowed.filter(|_| switched) {
             local.counters.layer_switches.add(1);
             carried.repaired = Some((before, now + REPAIRED_FOR));
@@ -301,11 +322,11 @@ impl Playing {
         room: &mut Post<RoomMsg>,
     ) -> bool {
         let Some(egress) = &mut self.egress else { return false };
-        let before = egress.stats();
+        let before = egress.answered();
         self.feedback.clear();
         let feedback = &mut self.feedback;
         let taken = with_sink(local, to, |sink| egress.receive_rtcp(now, datagram, sink, feedback)).is_ok();
-        let counted = egress.stats();
+        let counted = egress.answered();
         let counters = &local.counters;
         counters.rtcp_received.add(1);
         counters.rtcp_bad.add(u64::from(!taken));
@@ -342,13 +363,16 @@ impl Playing {
         taken
     }
 
-    /// Sender reports and probes that are due, and a second's new look at who gets what.
+    /// Sender reports, probes and packets that are due, and a second's new look at who gets what.
     pub fn wake(&mut self, now: Instant, local: &Local, to: SocketAddr, room: &mut Post<RoomMsg>) {
         self.share_if_due(now, room);
         if let Some(egress) = &mut self.egress
             && egress.deadline().is_some_and(|deadline| deadline.at <= now)
         {
-            with_sink(local, to, |sink| egress.wake(now, sink));
+            let sent = with_sink(local, to, |sink| egress.wake(now, sink));
+            local.counters.rtp_forwarded.add(u64::from(sent));
+            let late = std::mem::replace(&mut self.late, egress.late());
+            local.counters.video_late.add(self.late - late);
         }
     }
 
@@ -364,6 +388,13 @@ impl Playing {
         }
     }
 
+    /// What its quality is judged by; the transport knows when it was heard.
+    pub fn totals(&self) -> Totals {
+        let Some(egress) = &self.egress else { return Totals::default() };
+        let EgressStats { expected, unrepaired, rtt, .. } = egress.stats();
+        Totals { expected, lost: unrepaired, rtt, below_asked: self.sharing.short, heard_at: None }
+    }
+
     /// Adds what it has counted.
     pub fn stats(&self, stats: &mut TransportStats) {
         let Some(egress) = &self.egress else { return };
@@ -374,6 +405,8 @@ impl Playing {
         stats.acked_bits_per_second = estimate.and_then(|estimate| estimate.acked).map(Bitrate::bps);
         stats.padding_bytes_sent = counted.padding_bytes;
         stats.probes_sent = counted.probes;
+        stats.packets_paced = counted.paced;
+        stats.packets_late = counted.late;
         stats.packets_sent = counted.packets;
         stats.bytes_sent = counted.bytes;
         stats.retransmissions_sent = counted.rtx;

@@ -1,6 +1,7 @@
 //! What a session publishes: one receiver per section, and its way into the room.
 
 use super::Published;
+use super::health::Totals;
 use crate::api::{LayerStats, TransportStats};
 use crate::batch::Batch;
 use crate::count::WorkerCounters;
@@ -16,8 +17,8 @@ use rondo_media::receive::{
 };
 use rondo_media::room::TrackKey;
 use rondo_media::transport::{LAYERS_MAX, ReceivedRtp, Section};
-use rondo_media::units::Deadline;
-use std::time::Instant;
+use rondo_media::units::{Bitrate, Deadline};
+use std::time::{Duration, Instant};
 
 /// A publishing transport's media state.
 pub struct Publishing {
@@ -40,6 +41,10 @@ struct PublishedSection {
     wanted: LayerMask,
     /// What audio may send.
     audio: Bucket,
+    /// What video without layers is asked to stay below; whether that is to be told now, and from when on again.
+    cap: Option<Bitrate>,
+    cap_due: bool,
+    cap_again: Option<Instant>,
 }
 
 /// One layer of it, or all there is.
@@ -56,6 +61,8 @@ struct PublishedLayer {
 /// What one audio section may send, in bytes: above Opus' 510 kbit/s (RFC 6716 §2.1.1) with its headers in packets
 /// of 10 ms, or any uncompressed telephone codec's.
 const AUDIO_MOST: Rate = Rate { burst: 80_000, per_s: 80_000 };
+/// A cap is told so often, for the report that told it may be lost.
+const CAP_EVERY: Duration = Duration::from_secs(5);
 /// Headers of RTP, UDP and IP, in bytes.
 const PACKET_OVERHEAD: u32 = 40;
 
@@ -72,6 +79,9 @@ impl PublishedSection {
             announced: None,
             wanted: LayerMask::NONE,
             audio: Bucket::default(),
+            cap: published.cap,
+            cap_due: false,
+            cap_again: None,
         }
     }
 
@@ -131,6 +141,10 @@ impl Publishing {
             layer.ssrc = Some(packet.ssrc);
             layer.format = Some(packet.format);
             layer.receiver = Some(StreamReceiver::new(packet.format.codec));
+            section.cap_again = None;
+        }
+        if section.cap.is_some() && section.cap_again.is_none_or(|at| at <= now) {
+            (section.cap_due, section.cap_again) = (true, Some(now + CAP_EVERY));
         }
         let Some(receiver) = &mut layer.receiver else { return };
         match receiver.receive(now, packet, &mut self.clock) {
@@ -174,6 +188,15 @@ impl Publishing {
     pub fn key_frame_wanted(&mut self, now: Instant, track: TrackKey, layer: u8) -> Option<usize> {
         let (index, section) = self.section_of(track)?;
         section.layers.get_mut(usize::from(layer))?.key_frames.request(now).then_some(index)
+    }
+
+    /// The next section whose publisher is to be told what it may send, now that it sends.
+    pub fn cap_due(&mut self) -> Option<(usize, Bitrate)> {
+        let mut sections = self.sections.iter_mut().enumerate();
+        sections.find_map(|(index, section)| {
+            let section = section.as_mut()?;
+            std::mem::take(&mut section.cap_due).then_some((index, section.cap?))
+        })
     }
 
     /// Sections and layers whose held-back request is due.
@@ -225,6 +248,13 @@ impl Publishing {
     /// A key frame has come on any video section.
     pub fn any_key_frame(&self) -> bool {
         self.sections.iter().flatten().flat_map(PublishedSection::receivers).any(|r| r.stats().key_frames > 0)
+    }
+
+    /// What its quality is judged by; the transport knows when it was heard.
+    pub fn totals(&self) -> Totals {
+        let counted = self.sections.iter().flatten().flat_map(PublishedSection::receivers).map(StreamReceiver::stats);
+        let (received, lost) = counted.fold((0, 0), |(all, lost), one| (all + one.packets, lost + one.lost));
+        Totals { expected: received + lost, lost: lost.cast_signed(), ..Totals::default() }
     }
 
     /// Adds what it has counted.

@@ -20,7 +20,7 @@ pub struct Sharing {
     demands: Vec<Demand>,
     sound: Sound,
     /// Somebody is sent less than would be of use: a second may bring more.
-    short: bool,
+    pub short: bool,
 }
 
 /// What sound takes, measured by the second.
@@ -66,10 +66,10 @@ fn rate_of(info: &LayerInfo, place: usize, of: usize) -> Bitrate {
 
 /// What a viewer may want of one video, of layers that come and of those that rest at their publisher. `most`: place of
 /// the one that its view asks for.
-fn demand(carry: &Carry, most: usize, shown: bool) -> Demand {
+fn demand(carry: &Carry, most: usize, shown: bool, speaks: bool) -> Demand {
     let View { width_px, height_px, priority, .. } = carry.view;
     let area_px = width_px.unwrap_or(0).saturating_mul(height_px.unwrap_or(0));
-    let rank = Rank { priority: priority.unwrap_or(0), speaks: false, area_px };
+    let rank = Rank { priority: priority.unwrap_or(0), speaks, area_px };
     let mut demand = Demand { shown, rank, most, ..Demand::default() };
     // A better layer never counts for less than a worse one, however they were measured.
     let mut lowest = Bitrate::ZERO;
@@ -102,7 +102,7 @@ impl Playing {
         let mut demands = std::mem::take(&mut self.sharing.demands);
         demands.clear();
         demands.extend(self.sections.iter().map(|carried| match &carried.carry {
-            Some(carry) if carried.is_video => demand(carry, carried.top, !carried.unwanted(self.remb)),
+            Some(carry) if carried.is_video => demand(carry, carried.top, !carried.unwanted(self.remb), carried.speaks),
             Some(_) | None => Demand::default(),
         }));
         let sound = self.sharing.sound.rate(now);

@@ -3,7 +3,7 @@
 
 use crate::plain::Plain;
 use crate::world::{ask, enter, limits, ms, play, publish, secs, sim};
-use rondo_actors::api::{RoomEvent, RoomInfo};
+use rondo_actors::api::{RoomEvent, RoomInfo, RoomKind};
 use rondo_actors::port::Port;
 use rondo_actors::room::RoomMsg;
 use rondo_actors::sim::{Link, Sim};
@@ -210,4 +210,31 @@ fn sim_silence_is_neither_loss_nor_speech() {
     let lost: u64 = sim.client(bob).incoming.values().map(|stream| stream.lost()).sum();
     let stuck = sim.client(bob).incoming.values().map(|stream| stream.waits_for()).sum::<usize>();
     assert_eq!((lost, stuck), (0, 0));
+}
+
+/// Who has no layers to rest is told what one picture may take, from its first packet on and again, for reports get lost.
+#[test]
+fn sim_a_publisher_without_layers_is_told_what_it_may_send() {
+    let mut sim = sim::<Plain>(11);
+    let shared = Shared::plain();
+    let ann = publisher(&mut sim, &shared);
+    sim.run(secs(11));
+    // 1.2 Mbit/s, as the 18 bits of the mantissa hold it.
+    let caps = sim.client(ann).caps.clone();
+    assert_eq!(caps.len(), 3, "{caps:?}");
+    assert!(caps.iter().all(|cap| (1_199_990..=1_200_000).contains(cap)), "{caps:?}");
+    sim.client(ann).stop_media();
+    sim.run(secs(11));
+    assert_eq!(sim.client(ann).caps.len(), 3, "who sends nothing is told nothing");
+    // A live push may be more.
+    let mut join = publish("show", "host", Plain::offer_to_publish());
+    join.kind = Some(RoomKind::Live);
+    let joined = enter(&mut sim, &shared, join).expect("let in");
+    let (now, server) = (sim.now(), sim.server(0));
+    let mut client = Plain::new(9, now);
+    client.publish(now, server, &joined, 0);
+    let host = sim.connect(client, lan(), lan());
+    sim.run(secs(1));
+    assert!(sim.client(host).caps.iter().all(|cap| (7_999_900..=8_000_000).contains(cap)));
+    assert_eq!(sim.client(host).caps.len(), 1);
 }

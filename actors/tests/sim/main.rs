@@ -8,6 +8,7 @@ mod layers;
 mod lifecycle;
 mod loss;
 mod plain;
+mod quality;
 mod rtc;
 mod tick;
 mod world;

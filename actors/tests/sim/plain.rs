@@ -90,6 +90,8 @@ pub struct Plain {
     sending: bool,
     /// Key frames asked of it.
     pub key_frames_asked: u32,
+    /// What it was asked to stay below, in bits per second, each time.
+    pub caps: Vec<u64>,
     /// When a player's first picture began.
     pub first_video: Option<Instant>,
     /// Video is nothing but padding, as browsers probe their link with.
@@ -118,6 +120,7 @@ impl Plain {
             vanished: false,
             sending: true,
             key_frames_asked: 0,
+            caps: Vec::new(),
             first_video: None,
             padding: false,
             silence: false,
@@ -270,6 +273,7 @@ impl Plain {
                         }
                     }
                 }
+                Packet::Remb(remb) => self.caps.push(remb.bits_per_second),
                 Packet::Pli(pli) => {
                     for stream in self.streams.iter_mut().filter(|s| s.ssrc == pli.media) {
                         stream.key_frame_due = true;

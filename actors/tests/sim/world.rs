@@ -1,6 +1,6 @@
 //! A simulated node with defaults, and joins as the doors do them.
 
-use rondo_actors::api::{Door, Join, Joined, Limits, Purpose, Refusal, RoomTimes, Source};
+use rondo_actors::api::{Door, Join, Joined, Limits, Purpose, Refusal, RoomTimes, Source, VideoCaps};
 use rondo_actors::port::Reply;
 use rondo_actors::room::{Attach, RoomMsg};
 use rondo_actors::sim::{Client, Sim};
@@ -27,6 +27,7 @@ pub fn limits() -> Limits {
         join_deadline: secs(15),
         silent_after: secs(5),
         gone_after: secs(15),
+        video: VideoCaps::default(),
     }
 }
 

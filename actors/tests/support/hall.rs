@@ -3,7 +3,7 @@
 //! What it does in one message is then the room's own work. Nothing is encrypted, sent or awaited.
 
 use rondo_actors::api::{Door, LeaveReason, Limits, Numbered, Purpose, Refusal, RoomEvent, RoomKind, RoomSettings};
-use rondo_actors::api::{RoomTimes, SessionPatch, Source, TransportStats, Wish};
+use rondo_actors::api::{RoomTimes, SessionPatch, Source, TransportStats, VideoCaps, Wish};
 use rondo_actors::local::{Host, Local, MakeSession, OnEnd};
 use rondo_actors::port::{Port, Refused, Reply, Tell};
 use rondo_actors::room::{Attach, Attached, Room, RoomMsg, RoomSeed};
@@ -93,6 +93,7 @@ impl Hall {
             join_deadline: Duration::from_secs(15),
             silent_after: Duration::from_secs(5),
             gone_after: Duration::from_secs(15),
+            video: VideoCaps::default(),
         };
         let times = RoomTimes { empty_timeout: Duration::from_secs(300), departure_timeout: Duration::from_secs(20) };
         let wall = WallClock::new(now, Duration::from_secs(1_800_000_000));

@@ -300,6 +300,16 @@ impl Estimator {
         self.told().map(|(target, _)| target)
     }
 
+    /// What may leave at a time is bound by this: what the path has told that it takes, or less where the receiver says so
+    /// beside its feedback. Where one begins binds nothing, nor does the word of a receiver that tells nothing else: that
+    /// follows what it gets.
+    pub fn bound(&self) -> Option<Bitrate> {
+        self.feedback_at?;
+        let path = self.proven.then_some(self.target);
+        let told = self.remb.map(|(_, rate)| rate).filter(|remb| *remb <= self.target);
+        told.or(path)
+    }
+
     /// What is known; none before the receiver has said anything of what it gets.
     pub fn estimate(&self) -> Option<Estimate> {
         let (target, proven) = self.told()?;

@@ -2,6 +2,7 @@
 
 use super::PacketSink;
 use super::link::{Counts, Link};
+use super::pacing::{Batch, Pacing};
 use super::pictures::LayersMax;
 use super::srtp::{Protection, SrtpError};
 use super::stream::Stream;
@@ -29,13 +30,13 @@ pub struct EgressConfig {
     pub cname: String,
     /// For NTP times.
     pub wall: WallClock,
-    /// Video packets kept for retransmission in each section; rounded up to a power of two, 16 to 8192.
-    pub rtx_packets: usize,
+    /// For how long a packet of video can be sent again.
+    pub rtx_kept: Duration,
 }
 
 impl EgressConfig {
-    /// Default of [`Self::rtx_packets`]: a second at 4 Mbit/s, 16 KiB.
-    pub const RTX_PACKETS: usize = 512;
+    /// Default of [`Self::rtx_kept`]: three requests at a round trip of 300 ms.
+    pub const RTX_KEPT: Duration = Duration::from_secs(1);
 }
 
 /// A section has no payload type for a format, or cannot carry anything.
@@ -125,12 +126,35 @@ pub struct EgressStats {
     pub twcc_acked: u64,
     /// Packets that transport-wide feedback says are missing.
     pub twcc_lost: u64,
+    /// Packets that should have come by now, as far as the peer tells.
+    pub expected: u64,
+    /// Of them, those that it lacks: what was sent again is taken off. Below zero where more was sent again than lacked.
+    pub unrepaired: i64,
     /// Key frame requests: PLI and new FIR.
     pub plis: u64,
     /// Bytes sent again as padding, to find out what the path takes.
     pub padding_bytes: u64,
     /// Bursts of it.
     pub probes: u64,
+    /// Packets of video that waited before they were sent.
+    pub paced: u64,
+    /// Packets of video that were dropped because they would have waited for too long.
+    pub late: u64,
+    /// Packets of video that wait now.
+    pub waiting: usize,
+}
+
+/// Those counters that one datagram of the viewer may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// Packets sent again.
+    pub rtx: u64,
+    /// Packets that were asked for and could not be sent again.
+    pub rtx_missed: u64,
+    /// Packets that transport-wide feedback says arrived.
+    pub twcc_acked: u64,
+    /// Packets that transport-wide feedback says are missing.
+    pub twcc_lost: u64,
 }
 
 /// The send side of one transport.
@@ -140,18 +164,21 @@ pub struct Egress {
     pub(super) link: Link,
     /// Only where video is sent: sound needs no estimate, and one costs more than the sound.
     pub(super) estimator: Option<Estimator>,
+    /// Where there is an estimate.
+    pub(super) pacing: Option<Pacing>,
 }
 
 impl Egress {
     /// `sections`: all of the transport's, in order; indices elsewhere are into them. Sequence numbers begin below
     /// 2^15 and RTP clocks anywhere, at random.
     pub fn new(protection: Protection, sections: &[Section], config: EgressConfig, random: &mut dyn Random) -> Self {
-        let EgressConfig { cname, wall, rtx_packets } = config;
-        let streams = sections.iter().map(|section| Stream::new(section, rtx_packets, random)).collect();
+        let EgressConfig { cname, wall, rtx_kept } = config;
+        let streams = sections.iter().map(|section| Stream::new(section, rtx_kept, random)).collect();
         let (twcc, counts) = (TwccHistory::default(), Counts::default());
         let has_video = sections.iter().any(|s| s.kind == Kind::Video && s.ssrc.is_some());
         let link = Link { protection, twcc, wall, cname, counts, rtt: None };
-        Self { streams, link, estimator: has_video.then(Estimator::new) }
+        let (estimator, pacing) = (has_video.then(Estimator::new), has_video.then(Pacing::default));
+        Self { streams, link, estimator, pacing }
     }
 
     /// What a section carries from now on: packets of another source, in this format; `None` frees it. The numbers
@@ -162,10 +189,14 @@ impl Egress {
     /// [`NoFormat`] where the section cannot carry the format; it carries what it did before.
     pub fn assign(&mut self, now: Instant, section: usize, format: Option<Format>) -> Result<(), NoFormat> {
         match (self.streams.get_mut(section), format) {
-            (Some(stream), _) => stream.assign(now, section, format),
-            (None, Some(format)) => Err(NoFormat { section, format }),
-            (None, None) => Ok(()),
+            (Some(stream), _) => stream.assign(now, section, format)?,
+            (None, Some(format)) => return Err(NoFormat { section, format }),
+            (None, None) => {}
         }
+        if let Some(pacing) = &mut self.pacing {
+            pacing.forget(section);
+        }
+        Ok(())
     }
 
     /// Whether a section can carry a format.
@@ -176,6 +207,9 @@ impl Egress {
     /// Stops (`true`) or resumes a section. Video resumes with a key frame, audio at once, both without a hole. A free
     /// section cannot be paused.
     pub fn pause(&mut self, section: usize, paused: bool) {
+        if let Some(pacing) = self.pacing.as_mut().filter(|_| paused) {
+            pacing.forget(section);
+        }
         if let Some(stream) = self.streams.get_mut(section) {
             stream.pause(paused);
         }
@@ -211,6 +245,8 @@ impl Egress {
     ///
     /// `layer`: 0 where there are none. `packets`: as they came, one batch; those out of order get their places, duplicates and packets older than
     /// the window are left out, and so are those without a payload. `clock`: the source's, as of now.
+    ///
+    /// Video that is more than the path takes at once is sent in part; [`Self::wake`] sends the rest.
     pub fn forward(
         &mut self,
         now: Instant,
@@ -220,10 +256,16 @@ impl Egress {
         packets: &[Packet],
         sink: &mut dyn PacketSink,
     ) -> Forwarded {
-        match self.streams.get_mut(section) {
-            Some(stream) => stream.forward(&mut self.link, now, layer, clock, packets, sink),
-            None => Forwarded::default(),
+        let Some(stream) = self.streams.get_mut(section) else { return Forwarded::default() };
+        let (Some(estimator), Some(pacing)) = (&self.estimator, &mut self.pacing) else {
+            return stream.forward(&mut self.link, now, layer, clock, packets, sink);
+        };
+        if !pacing.passes(now, stream.kind(), estimator.bound(), packets) {
+            return self.forward_paced(&Batch { now, section, layer, clock, packets }, sink);
         }
+        let mut forwarded = stream.forward(&mut self.link, now, layer, clock, packets, sink);
+        forwarded.wants_key_frame |= pacing.passed(&forwarded, section, layer);
+        forwarded
     }
 
     /// Reads one RTCP datagram of the viewer. Retransmissions are sent from here; `feedback` gets what others have
@@ -277,8 +319,10 @@ impl Egress {
             Rtcp::SenderReport(sr) => self.received(now, sr.ssrc, &sr.blocks),
             Rtcp::ReceiverReport(rr) => self.received(now, rr.ssrc, &rr.blocks),
             Rtcp::Nack(nack) => {
+                let most = self.repairs(now);
                 if let Some(stream) = self.streams.iter_mut().find(|s| s.ssrc() == Some(nack.media)) {
-                    stream.resend(&mut self.link, now, &nack, sink);
+                    let sent = stream.resend(&mut self.link, now, &nack, most, sink);
+                    self.repaired(sent);
                 }
             }
             Rtcp::Pli(pli) => {
@@ -335,20 +379,22 @@ impl Egress {
         push_once(feedback, before, Feedback::KeyFrameWanted { section });
     }
 
-    /// Sends the sender reports and probes that are due.
-    pub fn wake(&mut self, now: Instant, sink: &mut dyn PacketSink) {
+    /// Sends the sender reports and probes that are due, and video that has waited. How many packets of it.
+    pub fn wake(&mut self, now: Instant, sink: &mut dyn PacketSink) -> u32 {
         self.control(now, sink);
+        let released = self.release(now, None, sink);
         let due = self.streams.iter().filter_map(Stream::report_due).any(|due| due <= now);
         for stream in self.streams.iter_mut().filter(|_| due) {
             stream.report(&mut self.link, now, now + REPORTS_TOGETHER, sink);
         }
+        released.packets
     }
 
     /// When [`Self::wake`] has something to do.
     pub fn deadline(&self) -> Option<Deadline> {
         let report = self.streams.iter().filter_map(Stream::report_due).min();
         let report = report.map(|at| Deadline { at, why: Why::SenderReport });
-        Deadline::earlier(report, self.control_deadline())
+        Deadline::earlier(Deadline::earlier(report, self.control_deadline()), self.pacing_deadline())
     }
 
     /// Whether a section carries video that has not begun. One that changes layers has.
@@ -368,10 +414,25 @@ impl Egress {
         self.link.twcc.results()
     }
 
+    /// Packets of video that were dropped because they would have waited for too long.
+    pub fn late(&self) -> u64 {
+        self.pacing.as_ref().map_or(0, |pacing| pacing.late)
+    }
+
+    /// See [`Answered`].
+    pub fn answered(&self) -> Answered {
+        let (counts, twcc) = (&self.link.counts, self.link.twcc.counts());
+        Answered { rtx: counts.rtx, rtx_missed: counts.rtx_missed, twcc_acked: twcc.acked, twcc_lost: twcc.lost }
+    }
+
     /// Counters and the newest measurements.
     pub fn stats(&self) -> EgressStats {
         let (counts, twcc) = (self.link.counts, self.link.twcc.counts());
         let receptions = || self.streams.iter().map(Stream::reception);
+        let (expected, lost) = match twcc.acked + twcc.lost {
+            0 => (counts.packets, receptions().map(|r| i64::from(r.lost)).sum()),
+            reported => (reported, twcc.lost.cast_signed()),
+        };
         EgressStats {
             packets: counts.packets,
             bytes: counts.bytes,
@@ -386,9 +447,14 @@ impl Egress {
             rtcp_bad: counts.rtcp_bad,
             twcc_acked: twcc.acked,
             twcc_lost: twcc.lost,
+            expected,
+            unrepaired: lost.saturating_sub_unsigned(counts.rtx),
             plis: counts.plis,
             padding_bytes: counts.padding_bytes,
             probes: self.estimator.as_ref().map_or(0, Estimator::bursts),
+            paced: self.pacing.as_ref().map_or(0, |pacing| pacing.waited),
+            late: self.late(),
+            waiting: self.pacing.as_ref().map_or(0, Pacing::waiting),
         }
     }
 }

@@ -5,6 +5,7 @@ mod egress;
 pub mod forwarding;
 mod header;
 mod link;
+mod pacing;
 mod pictures;
 mod report;
 mod rewrite;
@@ -14,7 +15,7 @@ mod stream;
 mod times;
 mod twcc;
 
-pub use egress::{Egress, EgressConfig, EgressStats, Feedback, Forwarded, NoFormat, RtcpRefused};
+pub use egress::{Answered, Egress, EgressConfig, EgressStats, Feedback, Forwarded, NoFormat, RtcpRefused};
 pub use pictures::LayersMax;
 pub use rewrite::{SeqRewriter, Unplaced, WINDOW};
 pub use srtp::Protection;

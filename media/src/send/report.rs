@@ -88,6 +88,8 @@ fn rtp_time_at(now: Instant, clock: StreamClock, clock_hz: u32) -> u32 {
 pub(super) struct Reception {
     /// In 1/256.
     pub fraction_lost: u8,
+    /// Since its beginning; below zero where duplicates outnumber losses.
+    pub lost: i32,
     pub jitter: Duration,
     pub rtt: Option<Duration>,
 }
@@ -101,7 +103,7 @@ impl Reception {
         let rtt = middle.wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr) as i32;
         let rtt = Duration::from_nanos((u64::from(rtt.max(0).unsigned_abs()) * 1_000_000_000) >> 16);
         let rtt = (block.last_sr != 0 && rtt <= RTT_MAX).then_some(rtt);
-        Self { fraction_lost: block.fraction_lost, jitter, rtt }
+        Self { fraction_lost: block.fraction_lost, lost: block.lost, jitter, rtt }
     }
 }
 

@@ -1,12 +1,17 @@
 //! What can be sent again: a ring of the last packets of a stream, whose payloads are shared (RFC 4588).
+//!
+//! Its size is a time: it grows until a packet is kept for as long as was asked for, whatever the rate. It never shrinks;
+//! a rate that fell keeps packets for longer, but none is sent again after [`TOO_OLD`].
 
 use super::pictures::PictureNumbers;
 use crate::packet::Payload;
 use std::time::{Duration, Instant};
 
-/// Bounds of a ring's size in packets.
-const PACKETS_MIN: usize = 16;
+/// Bounds of a ring's size in packets: 0.5 s of 1.2 Mbit/s, and a second of 75 Mbit/s.
+const PACKETS_MIN: usize = 64;
 const PACKETS_MAX: usize = 8192;
+/// No decoder waits for so long.
+const TOO_OLD: Duration = Duration::from_secs(3);
 
 /// A packet is not sent again sooner than this after its last retransmission, however short the round trip.
 const AGAIN_MIN: Duration = Duration::from_millis(10);
@@ -24,17 +29,29 @@ pub(super) struct Kept {
     pub numbers: PictureNumbers,
 }
 
+/// It was sent again, so that another request may be for what is on its way.
+const AGAIN: u32 = 1 << 31;
+
 #[derive(Debug, Clone)]
 struct Entry {
     payload: Option<Payload>,
     /// Low 32 bits of the extended sequence number.
     seq: u32,
     rtp_time: u32,
-    /// Milliseconds after the ring's epoch of the last retransmission, plus one; 0: none yet.
-    again_ms: u32,
+    /// Milliseconds after the ring's epoch, wrapped to 31 bits, when it was sent last; and [`AGAIN`].
+    sent: u32,
     picture_id: u16,
     tl0: u8,
     marker: bool,
+}
+
+impl Entry {
+    const EMPTY: Self = Self { payload: None, seq: 0, rtp_time: 0, sent: 0, picture_id: 0, tl0: 0, marker: false };
+
+    /// Since it was sent last; up to 24 days.
+    fn age_ms(&self, now_ms: u32) -> u32 {
+        now_ms.wrapping_sub(self.sent) & !AGAIN
+    }
 }
 
 /// Why nothing is sent again.
@@ -49,44 +66,77 @@ pub(super) enum NotKept {
 /// The last packets of one stream. 32 bytes an entry; nothing is allocated before the first packet.
 #[derive(Debug)]
 pub(super) struct RtxRing {
+    /// As many as a power of two, or none.
     entries: Vec<Entry>,
-    packets: usize,
+    kept_ms: u32,
     epoch: Option<Instant>,
 }
 
 impl RtxRing {
-    /// `packets`: rounded up to a power of two.
-    pub fn new(packets: usize) -> Self {
-        let packets = packets.clamp(PACKETS_MIN, PACKETS_MAX).next_power_of_two();
-        Self { entries: Vec::new(), packets, epoch: None }
+    /// `kept`: for how long a packet can be sent again, at least, up to [`TOO_OLD`].
+    pub fn new(kept: Duration) -> Self {
+        Self { entries: Vec::new(), kept_ms: kept.min(TOO_OLD).as_millis() as u32, epoch: None }
     }
 
-    /// Makes room, so that no packet has to.
+    /// Makes room, so that no packet has to until they come faster than [`PACKETS_MIN`] in the time to be kept.
     pub fn allocate(&mut self, now: Instant) {
         self.epoch.get_or_insert(now);
-        let empty = Entry { payload: None, seq: 0, rtp_time: 0, again_ms: 0, picture_id: 0, tl0: 0, marker: false };
-        self.entries.resize(self.packets, empty);
+        if self.entries.is_empty() {
+            self.entries.resize(PACKETS_MIN, Entry::EMPTY);
+        }
     }
 
-    /// Keeps a packet that was sent, in the place of the one so many packets older.
-    pub fn keep(&mut self, ext_seq: u64, rtp_time: u32, marker: bool, payload: &Payload, numbers: PictureNumbers) {
+    fn ms(&self, now: Instant) -> u32 {
+        self.epoch.map_or(0, |epoch| now.saturating_duration_since(epoch).as_millis() as u32) & !AGAIN
+    }
+
+    /// Keeps a packet that is sent now, in the place of an older one.
+    pub fn keep(
+        &mut self,
+        now: Instant,
+        ext_seq: u64,
+        rtp_time: u32,
+        marker: bool,
+        payload: &Payload,
+        numbers: PictureNumbers,
+    ) {
+        let (sent, kept_ms) = (self.ms(now), self.kept_ms);
+        let young = |old: &mut Entry| old.payload.is_some() && old.age_ms(sent) < kept_ms;
+        while self.entries.len() < PACKETS_MAX && self.entry(ext_seq).is_some_and(young) {
+            self.grow();
+        }
         if let Some(entry) = self.entry(ext_seq) {
             let (payload, PictureNumbers { id: picture_id, tl0 }) = (Some(payload.clone()), numbers);
-            *entry = Entry { payload, seq: ext_seq as u32, rtp_time, again_ms: 0, picture_id, tl0, marker };
+            *entry = Entry { payload, seq: ext_seq as u32, rtp_time, sent, picture_id, tl0, marker };
+        }
+    }
+
+    /// Doubles it: each packet has its place by the low bits of its number.
+    #[cold]
+    fn grow(&mut self) {
+        let size = self.entries.len() * 2;
+        let before = std::mem::replace(&mut self.entries, vec![Entry::EMPTY; size]);
+        for entry in before.into_iter().filter(|entry| entry.payload.is_some()) {
+            let place = entry.seq as usize & (size - 1);
+            self.entries[place] = entry;
         }
     }
 
     /// Looks a packet up to send it again, at most once per round trip.
     pub fn again(&mut self, now: Instant, ext_seq: u64, rtt: Option<Duration>) -> Result<Kept, NotKept> {
-        let epoch = self.epoch.ok_or(NotKept::Unknown)?;
-        let again_ms = now.saturating_duration_since(epoch).as_millis() as u32;
+        let now_ms = self.ms(now);
         let spacing = rtt.map_or(AGAIN_UNKNOWN, |rtt| rtt.clamp(AGAIN_MIN, AGAIN_MAX)).as_millis() as u32;
         let entry = self.entry(ext_seq).filter(|e| e.seq == ext_seq as u32).ok_or(NotKept::Unknown)?;
         let payload = entry.payload.clone().ok_or(NotKept::Unknown)?;
-        if entry.again_ms != 0 && again_ms.wrapping_sub(entry.again_ms - 1) < spacing {
+        let age_ms = entry.age_ms(now_ms);
+        if entry.sent & AGAIN != 0 && age_ms < spacing {
             return Err(NotKept::TooSoon);
         }
-        entry.again_ms = again_ms.saturating_add(1);
+        if age_ms > TOO_OLD.as_millis() as u32 {
+            entry.payload = None;
+            return Err(NotKept::Unknown);
+        }
+        entry.sent = now_ms | AGAIN;
         let numbers = PictureNumbers { id: entry.picture_id, tl0: entry.tl0 };
         Ok(Kept { payload, rtp_time: entry.rtp_time, marker: entry.marker, numbers })
     }
@@ -104,7 +154,7 @@ impl RtxRing {
     }
 
     fn entry(&mut self, ext_seq: u64) -> Option<&mut Entry> {
-        let mask = self.packets as u64 - 1;
+        let mask = (self.entries.len() as u64).checked_sub(1)?;
         self.entries.get_mut((ext_seq & mask) as usize)
     }
 }
@@ -127,10 +177,12 @@ mod tests {
         Kept { payload: payload(i), rtp_time: i as u32, marker: i.is_multiple_of(2), numbers }
     }
 
-    fn keep(ring: &mut RtxRing, i: u64) {
+    fn keep(ring: &mut RtxRing, now: Instant, i: u64) {
         let Kept { payload, rtp_time, marker, numbers } = kept(i);
-        ring.keep(i, rtp_time, marker, &payload, numbers);
+        ring.keep(now, i, rtp_time, marker, &payload, numbers);
     }
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn payload(i: u64) -> Payload {
         i.to_be_bytes().as_slice().into()
@@ -142,36 +194,72 @@ mod tests {
     }
 
     #[test]
-    fn the_last_packets_are_kept_and_others_unknown() {
+    fn what_is_kept_comes_back_as_it_was_and_nothing_else() {
         let now = origin();
-        let mut ring = RtxRing::new(20);
+        let mut ring = RtxRing::new(SECOND);
         assert_eq!(ring.again(now, 5, None).err(), Some(NotKept::Unknown), "nothing was allocated");
-        keep(&mut ring, 5);
+        keep(&mut ring, now, 5);
         assert_eq!(ring.again(now, 5, None).err(), Some(NotKept::Unknown));
         ring.allocate(now);
         let first = (1u64 << 32) - 50;
-        (first..first + 100).for_each(|i| keep(&mut ring, i));
-        for seq in first + 68..first + 100 {
+        (first..first + 100).for_each(|i| keep(&mut ring, now, i));
+        for seq in first..first + 100 {
             let (again, want) = (ring.again(now, seq, None).unwrap(), kept(seq));
             assert_eq!((again.payload, again.rtp_time, again.marker), (want.payload, want.rtp_time, want.marker));
             assert_eq!(again.numbers, want.numbers);
         }
-        for seq in (first..first + 68).chain(first + 100..first + 200) {
+        for seq in (first - 100..first).chain(first + 100..first + 200) {
             assert_eq!(ring.again(now, seq, None).err(), Some(NotKept::Unknown), "{seq}");
         }
         ring.clear();
         assert_eq!(ring.again(now, first + 99, None).err(), Some(NotKept::Unknown));
     }
 
+    /// At any rate a packet can be sent again for a second; the ring is no larger than that takes.
+    #[test]
+    fn its_size_is_a_time() {
+        let t0 = origin();
+        for (per_s, packets_max) in [(20u64, 64), (130, 256), (1_000, 1_024), (5_000, 8_192)] {
+            let mut ring = RtxRing::new(SECOND);
+            ring.allocate(t0);
+            let at = |n: u64| t0 + SECOND * n as u32 / per_s as u32;
+            let count = per_s * 4;
+            (0..count).for_each(|n| keep(&mut ring, at(n), n));
+            let now = at(count);
+            for n in count - per_s + 1..count {
+                assert!(ring.again(now, n, None).is_ok(), "{per_s} a second, {n}");
+            }
+            assert!(ring.entries.len() <= packets_max, "{per_s} a second: {}", ring.entries.len());
+        }
+        // More than the bound holds: the newest of them.
+        let mut ring = RtxRing::new(SECOND);
+        ring.allocate(t0);
+        (0..20_000).for_each(|n| keep(&mut ring, t0, n));
+        assert_eq!(ring.entries.len(), PACKETS_MAX);
+        assert!(ring.again(t0, 20_000 - PACKETS_MAX as u64, None).is_ok());
+        assert!(ring.again(t0, 20_000 - PACKETS_MAX as u64 - 1, None).is_err());
+    }
+
+    #[test]
+    fn what_no_decoder_waits_for_is_not_sent_again() {
+        let t0 = origin();
+        let mut ring = RtxRing::new(SECOND);
+        ring.allocate(t0);
+        (0..3).for_each(|n| keep(&mut ring, t0, n));
+        assert!(ring.again(t0 + TOO_OLD, 1, None).is_ok());
+        let late = t0 + TOO_OLD + Duration::from_millis(1);
+        assert_eq!(ring.again(late, 2, None).err(), Some(NotKept::Unknown));
+    }
+
     #[test]
     fn once_per_round_trip_and_10_ms() {
         let t0 = origin();
         let ms = |ms| t0 + Duration::from_millis(ms);
-        let mut ring = RtxRing::new(16);
+        let mut ring = RtxRing::new(SECOND);
         ring.allocate(t0);
-        keep(&mut ring, 1);
+        keep(&mut ring, t0, 1);
         let rtt = Some(Duration::from_millis(80));
-        assert!(ring.again(ms(3), 1, rtt).is_ok());
+        assert!(ring.again(ms(3), 1, rtt).is_ok(), "the first request is for what was lost");
         assert_eq!(ring.again(ms(82), 1, rtt).err(), Some(NotKept::TooSoon));
         assert!(ring.again(ms(83), 1, rtt).is_ok());
         let short = Some(Duration::from_micros(100));

@@ -20,6 +20,7 @@ use crate::packet::{AudioLevel, Payload};
 use crate::sdp::{Answer, SdpRefusal};
 use crate::send::Protection;
 use crate::send::srtp::KeyError;
+use crate::units::Bitrate;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -390,6 +391,15 @@ impl Transport {
         match self {
             Transport::WebRtc(t) => t.request_key_frame(now, section, layer),
             Transport::Plain(t) => t.request_key_frame(section, layer),
+        }
+    }
+
+    /// Asks the publisher of `section` to send no more than so much of it, by REMB
+    /// (draft-alvestrand-rmcat-remb-03), where that was agreed on. Poll afterwards.
+    pub fn cap(&mut self, now: Instant, section: usize, most: Bitrate) {
+        match self {
+            Transport::WebRtc(t) => t.cap(now, section, most),
+            Transport::Plain(t) => t.cap(section, most),
         }
     }
 

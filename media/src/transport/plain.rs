@@ -16,7 +16,8 @@ use crate::codec::Format;
 use crate::packet::AudioLevel;
 use crate::receive::loss::NackGenerator;
 use crate::sdp::{Answer, AnswerParts, Offer, SdpRefusal, Security, check_candidate, negotiate, write_fragment};
-use crate::wire::rtcp::write_nack;
+use crate::units::Bitrate;
+use crate::wire::rtcp::{write_nack, write_receiver_report, write_remb};
 use crate::wire::rtp::{Class, classify};
 use crate::wire::stun::local_ufrag;
 use std::collections::VecDeque;
@@ -191,6 +192,15 @@ impl Plain {
             let mut datagram = vec![0x81, PAYLOAD_FEEDBACK, 0, 2];
             datagram.extend(OUR_SSRC.to_be_bytes());
             datagram.extend(ssrc.to_be_bytes());
+            self.transmit(datagram);
+        }
+    }
+
+    pub(super) fn cap(&mut self, section: usize, most: Bitrate) {
+        if let Some(ssrc) = self.streams.current(section, 0) {
+            let mut datagram = Vec::new();
+            write_receiver_report(&mut datagram, OUR_SSRC, &[]);
+            write_remb(&mut datagram, OUR_SSRC, most.bps(), &[ssrc]);
             self.transmit(datagram);
         }
     }

@@ -103,3 +103,9 @@ pub(super) fn by_fir(agreed: &Agreed) -> Vec<bool> {
     };
     agreed.media().map(any).collect()
 }
+
+/// By section: the peer knows REMB.
+pub(super) fn takes_remb(agreed: &Agreed) -> Vec<bool> {
+    let any = |accepted: Option<&Accepted>| accepted.is_some_and(|a| a.formats.iter().any(|f| f.feedback.remb));
+    agreed.media().map(any).collect()
+}

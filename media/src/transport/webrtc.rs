@@ -17,6 +17,7 @@ use crate::packet::AudioLevel;
 use crate::sdp::{
     Answer, AnswerParts, CANDIDATES_MAX, Ice, Offer, SdpRefusal, Security, check_candidate, negotiate, write_fragment,
 };
+use crate::units::Bitrate;
 use crate::wire::rtp::{Class, classify};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -49,6 +50,7 @@ pub struct WebRtc {
     ice: Agent,
     streams: Streams,
     by_fir: Vec<bool>,
+    takes_remb: Vec<bool>,
     candidates_seen: usize,
     state: State,
     now: Instant,
@@ -110,6 +112,7 @@ impl WebRtc {
             role: accept.role,
             candidates: accept.candidates.to_vec(),
             by_fir: setup::by_fir(&agreed),
+            takes_remb: setup::takes_remb(&agreed),
             sections,
             ice: Agent::new(IceCreds { ufrag, pass }, agreed.remote_ufrag),
             streams,
@@ -183,6 +186,17 @@ impl WebRtc {
             stream.request_keyframe(if by_fir { KeyframeRequestKind::Fir } else { KeyframeRequestKind::Pli });
         }
         self.pump();
+    }
+
+    pub(super) fn cap(&mut self, now: Instant, section: usize, most: Bitrate) {
+        self.now = self.now.max(now);
+        let Some(ssrc) = self.streams.current(section, 0) else { return };
+        if self.takes_remb.get(section) == Some(&true)
+            && let Some(stream) = self.rtc.direct_api().stream_rx(&ssrc.into())
+        {
+            stream.request_remb(str0m::bwe::Bitrate::from(most.bps()));
+            self.pump();
+        }
     }
 
     pub(super) fn add_remote_candidate(&mut self, candidate: &str) -> Result<(), SdpRefusal> {

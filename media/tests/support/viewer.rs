@@ -176,7 +176,7 @@ impl Pair {
     pub fn of((ours, viewer): (Protection, Protection), sections: &[Section], seed: u64) -> Self {
         let t0 = origin();
         let wall = WallClock::new(t0, Duration::from_secs(1_700_000_000));
-        let config = EgressConfig { cname: "ann".into(), wall, rtx_packets: EgressConfig::RTX_PACKETS };
+        let config = EgressConfig { cname: "ann".into(), wall, rtx_kept: EgressConfig::RTX_KEPT };
         let egress = Egress::new(ours, sections, config, &mut Seeded(seed));
         Self { t0, egress, viewer, sent: Sent::default() }
     }

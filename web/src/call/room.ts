@@ -55,8 +55,8 @@ export function reduce(room: Room, event: RoomEvent, me: Me): Room {
       const ours = event.sections.filter((section) => section.transport === me.transport)
       // A stream without our session in it says nothing of sections: then the answer's own stand.
       const sections = ours.length > 0 ? ours.reduce(assign, new Map<string, Filled>()) : room.sections
-      // What was said of connections before is old; what still holds is said again.
-      const next = { ...room, participants, sections, speakers: event.speakers, quality: new Map(), known: true }
+      const quality = new Map(event.room.participants.flatMap((p) => (p.quality ? [[p.identity, p.quality] as const] : [])))
+      const next = { ...room, participants, sections, speakers: event.speakers, quality, known: true }
       if (event.you === null) return seated(next, me)
       // `sections_full` of the join itself was sent before this stream was open.
       return seated({ ...next, missing: others(next, me).flatMap((p) => sectionless(next, p)).length }, me)

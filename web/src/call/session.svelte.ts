@@ -82,7 +82,7 @@ export class Session {
   readonly screen: Screen
   readonly startedMs = Date.now()
   /** Known only while it is watched. */
-  readonly estimate = new Estimate(async () => this.#id && estimateOf(this.#id, this.me.transport, this.#stay.token))
+  readonly estimate = new Estimate(async () => (this.#id ? estimateOf(this.#id, this.me.transport, this.#stay.token) : null))
 
   readonly #stay: Stay
   readonly #mending: Mending

@@ -83,9 +83,11 @@ export async function patchWishes(session: string, wishes: readonly Wish[], toke
 export async function estimateOf(session: string, transport: string, token: string | null): Promise<number | null> {
   const response = await request(`/api/v1/sessions/${session}`, { token })
   const { transports = [] } = (await response.json()) as {
-    transports?: { id?: string | null; estimate_bits_per_second?: number | null }[]
+    transports?: { id?: string | null; door: string; estimate_bits_per_second?: number | null }[]
   }
-  return transports.find(({ id }) => id === transport)?.estimate_bits_per_second ?? null
+  // A guest is not told which connection is which.
+  const play = transports.find(({ id }) => id === transport) ?? transports.find(({ id, door }) => !id && door === 'whep')
+  return play?.estimate_bits_per_second ?? null
 }
 
 /** Why a session is over, if it is. */

@@ -28,6 +28,7 @@ export interface ParticipantInfo {
   metadata: string
   joined_at_ms: number
   state: SessionState
+  quality?: Verdicts
   tracks: TrackInfo[]
 }
 
