@@ -51,6 +51,9 @@ pub struct Estimator {
     pairs: Pairs,
     bursts: u64,
     trial: Option<Trial>,
+    /// When padding was sent last, and what arrived without any.
+    padded_at: Option<Instant>,
+    media: Option<Bitrate>,
     /// Trials in a row without room.
     no_room: u32,
     /// A cut came after what bursts had found: others may be on the path.
@@ -230,6 +233,8 @@ impl Estimator {
     const PROBE_EMPTIES: Duration = Duration::from_millis(500);
     /// A probe's answer is waited for no longer.
     const PROBE_ANSWERS: Duration = Duration::from_secs(1);
+    /// For so long padding counts among what arrives.
+    const PADDING_COUNTS: Duration = Duration::from_secs(1);
     /// A burst is believed where jitter cannot have made more than a fifth of what it found.
     const SURE: u64 = 80;
     /// What a burst found of what it asked for, in percent, where jitter may have made the rest.
@@ -271,6 +276,8 @@ impl Estimator {
             pairs: Pairs::default(),
             bursts: 0,
             trial: None,
+            padded_at: None,
+            media: None,
             no_room: 0,
             misled_at: None,
             probe_at: None,
@@ -395,8 +402,7 @@ impl Estimator {
         let jitters = (too_short || too_long) && found >= burst.rate.percent(Self::NOT_FAR);
         let found = if jitters { burst.rate } else { found };
         if (self.is_misled(now) || jitters || too_short) && found > self.target.percent(105) {
-            let media = self.acked.rate().unwrap_or(self.target);
-            self.trial = Some(Trial::new(now, found, media));
+            self.trial = Some(Trial::new(now, found, self.media.unwrap_or_default()));
             return;
         }
         self.found(now, found);
@@ -629,6 +635,9 @@ impl Estimator {
 
     /// What [`Self::probe_due`] asked for was sent: so many packets from that transport-wide number on, and bytes.
     pub fn probe_sent(&mut self, now: Instant, probe: Probe, first: u16, packets: u16, bytes: u64) {
+        if self.padded_at.replace(now).is_none_or(|at| now.saturating_duration_since(at) > Self::PADDING_COUNTS) {
+            self.media = self.acked.rate();
+        }
         if let Some(trial) = &mut self.trial {
             return trial.sent(now, bytes);
         }
