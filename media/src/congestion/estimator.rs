@@ -530,6 +530,10 @@ impl Estimator {
         let last = self.raised_at.replace(now).unwrap_or(now);
         let seconds = now.saturating_duration_since(last).min(Duration::from_secs(1)).as_secs_f64();
         let Some(acked) = self.acked.rate() else { return };
+        // Where one begins is a guess; what arrives while no queue stands is not.
+        if !self.proven && !self.queue.stands() {
+            self.target = self.target.max(acked).min(Self::MOST);
+        }
         let limit = acked.percent(Self::RISES_TO).saturating_add(Bitrate::from_kbps(10));
         if self.target >= limit {
             return;

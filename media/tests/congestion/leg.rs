@@ -99,6 +99,10 @@ pub struct Leg {
     sounds: u64,
     /// Milliseconds at which a packet of sound left, and whether it arrived.
     pub sound: Vec<(u64, bool)>,
+    /// The same, of what arrived: microseconds that it took beyond the way itself.
+    pub sound_waits_us: Vec<(u64, u64)>,
+    /// Of the publisher's packets so many thousandths never come.
+    pub publisher_loses_permille: u64,
     /// What flows, and since when in ms.
     pub flows: Vec<(u64, Option<u8>)>,
     pub tenths: Vec<Tenth>,
@@ -128,6 +132,8 @@ impl Leg {
             writer: TwccWriter::new(1, VIDEO_SSRC),
             sounds: 0,
             sound: Vec::new(),
+            sound_waits_us: Vec::new(),
+            publisher_loses_permille: 0,
             flows: Vec::new(),
             tenths: Vec::new(),
             tenth: Tenth::default(),
@@ -213,13 +219,17 @@ impl Leg {
         let packet = Packet { ext_seq, rtp_time, marker: false, key_frame: false, level: None, arrived: now, payload };
         self.pair.egress.forward(now, AUDIO, 0, clock(now, rtp_time), &[packet], &mut self.pair.sent);
         self.leave(ms, path);
-        self.sound.push((ms, self.arrivals.back().is_some_and(Option::is_some)));
+        let arrives_us = self.arrivals.back().copied().flatten();
+        self.sound.push((ms, arrives_us.is_some()));
+        self.sound_waits_us.extend(arrives_us.map(|at| (ms, at - (ms + self.delay_ms) * 1_000)));
     }
 
     fn frames(&mut self, now: Instant, ms: u64) {
         for (n, layer) in self.layers.iter_mut().enumerate() {
-            let packets = layer.frame(now, ms);
+            let mut packets = layer.frame(now, ms);
             let clock = clock(now, packets[0].rtp_time);
+            let lost = self.publisher_loses_permille;
+            packets.retain(|packet| packet.key_frame || packet.ext_seq.wrapping_mul(0x9e37_79b9) >> 7 & 1_023 >= lost);
             let done = self.pair.egress.forward(now, VIDEO, n as u8, clock, &packets, &mut self.pair.sent);
             if done.wants_key_frame {
                 layer.key_at_ms.get_or_insert(ms + KEY_FRAME_MS);

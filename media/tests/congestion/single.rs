@@ -113,3 +113,42 @@ fn a_viewer_without_retransmissions_gets_no_padding_and_an_estimate_from_its_med
     // What media proves: one and a half times what arrives.
     assert!((750..900).contains(&leg.estimated_kbps(s(20..30)).0), "{:?}", leg.estimated_kbps(s(20..30)));
 }
+
+/// A publisher's own losses are holes in what is forwarded, not on the viewer's way.
+#[test]
+fn a_lossy_publisher_lowers_no_estimate() {
+    let (mut legs, mut path) = ([layered(3)], Path::new(20_000));
+    legs[0].publisher_loses_permille = 100;
+    run(60, &mut legs, &mut path, |_, _, _| {});
+    let leg = &legs[0];
+    assert!(leg.reaches(2, 0) <= Some(2_000) && leg.changes(s(2..60)) == 0, "{:?}", leg.flows);
+    let (_, lowest) = leg.estimated_kbps(s(2..60));
+    assert!(lowest >= 1_900, "{lowest}");
+}
+
+/// Where nothing is known of a path a layer may be more than the guess; what arrives of it is known.
+#[test]
+fn a_layer_above_the_first_guess_stays_where_the_path_takes_it() {
+    for kbps in [650, 800, 1_100] {
+        let (mut legs, mut path) = ([Leg::new(&sections(), &[150, kbps], 1)], Path::new(20_000));
+        run(60, &mut legs, &mut path, |_, _, _| {});
+        let leg = &legs[0];
+        assert!(leg.reaches(1, 0) <= Some(2_000) && leg.changes(s(2..60)) == 0, "{kbps}: {:?}", leg.flows);
+    }
+}
+
+/// Video is three times what the path takes. From two seconds on sound comes as if there were no video.
+#[test]
+fn sound_goes_past_video_that_is_three_times_the_path() {
+    let (leg, _) = watch(60, Path::new(20_000), |at| if at < 20 { 20_000 } else { 580 });
+    let p99_us = |from_ms: u64, to_ms: u64| {
+        let waits = leg.sound_waits_us.iter().filter(|(at, _)| (from_ms..to_ms).contains(at));
+        let mut waits: Vec<u64> = waits.map(|(_, wait)| *wait).collect();
+        waits.sort_unstable();
+        waits[waits.len() * 99 / 100]
+    };
+    let (idle, full) = (p99_us(10_000, 20_000), p99_us(22_000, 60_000));
+    println!("sound waits {idle} us at the 99th percentile before, {full} us from two seconds on");
+    assert!(full <= idle + 20_000, "{idle} and {full} us, {:?}", leg.flows);
+    assert_eq!(leg.sound_lost_permille(within(s(22..60))), 0);
+}
