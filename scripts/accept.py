@@ -214,6 +214,11 @@ def check_adaptive():
     return "; ".join(line for line in said if not line.split(":")[0].endswith("control"))
 
 
+def check_switches():
+    """a hundred changes of the layer, which no browser's decoder notices"""
+    return page_check("switches", 420)
+
+
 def check_crowd():
     """31 people on two pages: only who is seen is sent and drawn, within the page's budgets"""
     return page_check("crowd", 420)
@@ -345,6 +350,7 @@ CHECKS = {
     "reconnect": check_reconnect,
     "crowd": check_crowd,
     "adaptive": check_adaptive,
+    "switches": check_switches,
     "aiortc": check_aiortc,
     "push": check_push,
     "werift": check_werift,

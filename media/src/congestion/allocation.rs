@@ -48,6 +48,15 @@ impl Demand {
         self.layers.iter().position(Option::is_some)
     }
 
+    /// The best layer that is of use.
+    fn best(&self) -> Option<usize> {
+        let mut best = self.base()?;
+        while let Some(above) = self.above(best) {
+            best = above;
+        }
+        Some(best)
+    }
+
     /// The next layer above one that is of use.
     fn above(&self, layer: usize) -> Option<usize> {
         (layer + 1..=self.most.min(LAYERS_MAX - 1)).find(|n| self.layers[*n].is_some())
@@ -178,18 +187,14 @@ impl Allocator {
         let mut allocation = Allocation { used: audio, wanted: audio, short: false };
         for (section, demand) in self.sections.iter_mut().zip(demands) {
             if demand.shown && demand.base().is_some() {
-                section.settle(now);
+                section.settle(now, demand.best());
             } else {
                 // It ends because nobody looks, or nothing comes: that says nothing of the path.
                 (section.layer, section.raised_at) = (None, None);
             }
             let (Some(base), true) = (demand.base(), demand.shown) else { continue };
-            let mut best = base;
-            while let Some(above) = demand.above(best) {
-                best = above;
-            }
             let layer = section.layer;
-            allocation.short |= layer != Some(best);
+            allocation.short |= layer != demand.best();
             allocation.used = allocation.used.saturating_add(layer.map_or(Bitrate::ZERO, |l| demand.rate(l)));
             let mut goal = layer.unwrap_or(base);
             while let Some(above) = demand.above(goal).filter(|above| !section.held(*above, now)) {
@@ -227,11 +232,14 @@ impl Section {
         self.tried.get(layer).and_then(|tried| tried.hold_until).is_some_and(|until| now < until)
     }
 
-    /// Takes over what the run has come to.
-    fn settle(&mut self, now: Instant) {
+    /// Takes over what the run has come to. `best`: the layer that would do.
+    fn settle(&mut self, now: Instant, best: Option<usize>) {
         let before = std::mem::replace(&mut self.layer, self.next);
         let layer = self.layer;
-        if layer > before {
+        if layer < before && layer == best {
+            // Lowered because no more is of use now: that says nothing of the path.
+            self.raised_at = None;
+        } else if layer > before {
             // The first choice is no upgrade: nothing was known.
             self.raised_at = Some(now);
         } else if layer < before {
@@ -447,6 +455,18 @@ mod tests {
         assert_eq!([at(2_900, 3_000), at(3_000, 3_000)], [Some(0), Some(1)], "it dwells");
         assert_eq!([at(9_900, 3_000), at(10_000, 3_000)], [Some(1), Some(2)], "eight seconds after");
         assert_eq!([at(11_000, 600), at(26_900, 3_000), at(27_000, 3_000)], [Some(1), Some(1), Some(2)], "sixteen");
+    }
+
+    #[test]
+    fn who_wishes_for_less_and_for_more_again_gets_it_at_once() {
+        let (mut allocator, t0) = (Allocator::new(), start());
+        for n in 0..20 {
+            for (ms, most) in [(0, 0), (900, 2)] {
+                let at = t0 + Duration::from_millis(n * 2_000 + ms);
+                allocator.allocate(at, kbps(3_000), AUDIO, &[Demand { most, ..camera() }]);
+                assert_eq!(allocator.layer(0), Some(most), "round {n}");
+            }
+        }
     }
 
     #[test]
