@@ -212,6 +212,8 @@ impl Estimator {
     const EASED_TO: u64 = 85;
     /// No more than so much of what is sent, in percent.
     const EASED_FROM: u64 = 125;
+    /// A path that was full binds for so long.
+    const BOUND_FOR: Duration = Duration::from_secs(60);
     /// Between two cuts, besides the round trip: what the first one did must be seen first.
     const CUT_EVERY: Duration = Duration::from_millis(200);
     /// A queue that is not so much shorter, in percent, this time and a round trip after less was sent is not ours.
@@ -300,12 +302,13 @@ impl Estimator {
         self.told().map(|(target, _)| target)
     }
 
-    /// What may leave at a time is bound by this: what the path has told that it takes, or less where the receiver says so
-    /// beside its feedback. Where one begins binds nothing, nor does the word of a receiver that tells nothing else: that
-    /// follows what it gets.
+    /// What may leave at a time is bound by this: what a path takes that was full within the last minute, or less where the
+    /// receiver says so beside its feedback. Where one begins binds nothing, nor does what a probe found, which is the least
+    /// that the path takes; nor the word of a receiver that tells nothing else: that follows what it gets.
     pub fn bound(&self) -> Option<Bitrate> {
-        self.feedback_at?;
-        let path = self.proven.then_some(self.target);
+        let told_at = self.feedback_at?;
+        let full = self.lowered_at.is_some_and(|at| told_at.saturating_duration_since(at) < Self::BOUND_FOR);
+        let path = (full || self.starved_at.is_some()).then_some(self.target);
         let told = self.remb.map(|(_, rate)| rate).filter(|remb| *remb <= self.target);
         told.or(path)
     }
