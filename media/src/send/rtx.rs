@@ -48,9 +48,10 @@ struct Entry {
 impl Entry {
     const EMPTY: Self = Self { payload: None, seq: 0, rtp_time: 0, sent: 0, picture_id: 0, tl0: 0, marker: false };
 
-    /// Since it was sent last; up to 24 days.
+    /// Since it was sent last; up to 12 days. What was sent later than now is new.
     fn age_ms(&self, now_ms: u32) -> u32 {
-        now_ms.wrapping_sub(self.sent) & !AGAIN
+        let age_ms = now_ms.wrapping_sub(self.sent) & !AGAIN;
+        if age_ms < AGAIN / 2 { age_ms } else { 0 }
     }
 }
 
@@ -247,6 +248,8 @@ mod tests {
         ring.allocate(t0);
         (0..3).for_each(|n| keep(&mut ring, t0, n));
         assert!(ring.again(t0 + TOO_OLD, 1, None).is_ok());
+        keep(&mut ring, t0 + SECOND, 3);
+        assert!(ring.again(t0, 3, None).is_ok(), "a time that runs back makes nothing old");
         let late = t0 + TOO_OLD + Duration::from_millis(1);
         assert_eq!(ring.again(late, 2, None).err(), Some(NotKept::Unknown));
     }
