@@ -20,6 +20,20 @@ use std::time::{Duration, Instant};
 /// How long the last messages of a session that was told to close are waited for.
 const GOODBYE: Duration = Duration::from_secs(5);
 
+/// Qualities that have changed and were not told yet: a few at a time, the newest of each alone.
+#[derive(Debug, Default)]
+pub struct Qualities {
+    untold: BTreeSet<u32>,
+    /// When the next may be told; none: at once.
+    pub next_at: Option<Instant>,
+}
+
+impl Qualities {
+    /// 128 a second: an eighth of a minute's log, and half of what a reader may be behind.
+    const AT_ONCE: usize = 32;
+    const EVERY: Duration = Duration::from_millis(250);
+}
+
 /// One participant.
 pub struct Member {
     pub session: SessionId,
@@ -444,10 +458,36 @@ impl Room {
         self.emit(now, None, RoomEvent::StreamState { identity, session, state });
     }
 
+    /// Everybody is told of who is seen or heard, and others of themselves alone.
     pub(super) fn quality_changed(&mut self, now: Instant, session: SessionId, verdicts: Verdicts) {
         let Some(member) = self.member_mut(session) else { return };
         member.quality = verdicts;
-        let identity = member.identity.clone();
-        self.emit(now, None, RoomEvent::Quality { identity, verdicts });
+        let number = member.number;
+        self.qualities.untold.insert(number);
+        if self.qualities.next_at.is_none() {
+            self.tell_qualities(now);
+        }
+    }
+
+    /// Tells some of the qualities that have changed: when a whole meeting suffers at once, its readers must keep up.
+    pub(super) fn tell_qualities(&mut self, now: Instant) {
+        for _ in 0..Qualities::AT_ONCE {
+            let Some(number) = self.qualities.untold.pop_first() else { break };
+            let Some(member) = numbered(&mut self.members, number) else { continue };
+            let (session, identity, verdicts) = (member.session, member.identity.clone(), member.quality);
+            let publishes = self.tracks.values().any(|track| track.participant == number && track.started());
+            self.emit(now, Some(session).filter(|_| !publishes), RoomEvent::Quality { identity, verdicts });
+        }
+        self.qualities.next_at = Some(now + Qualities::EVERY);
+    }
+
+    /// Time has gone by.
+    pub(super) fn wake_qualities(&mut self, now: Instant) {
+        if self.qualities.next_at.is_some_and(|at| at <= now) {
+            self.qualities.next_at = None;
+            if !self.qualities.untold.is_empty() {
+                self.tell_qualities(now);
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ use crate::supervisor::SupervisorMsg;
 use feeds::Feeds;
 pub use joining::{Attach, Attached};
 pub use members::Viewer;
-use members::{Member, Track};
+use members::{Member, Qualities, Track};
 use rondo_media::audible::Audible;
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::ids::{Identity, RoomId, RoomName, SessionId, TrackId, TransportId};
@@ -227,6 +227,7 @@ pub struct Room {
     speakers: Speakers,
     audible: Audible,
     speaking: Vec<Identity>,
+    qualities: Qualities,
     feeds: Feeds,
     created_at: Instant,
     empty_since: Option<Instant>,
@@ -261,6 +262,7 @@ impl Room {
             speakers: Speakers::new(),
             audible: Audible::new(),
             speaking: Vec::new(),
+            qualities: Qualities::default(),
             feeds: Feeds::new(local.limits.event_streams_per_room, local.wall.unix_ms(now)),
             created_at: now,
             empty_since: Some(now),
@@ -380,6 +382,7 @@ impl Receive for Room {
         self.bury(now);
         self.judge_speakers(now);
         self.wake_layers(now);
+        self.wake_qualities(now);
         if !self.closing && self.lifetime().is_some_and(|at| at <= now) {
             self.close(now, LeaveReason::RoomClosed, None);
         }
@@ -399,7 +402,8 @@ impl Receive for Room {
         let goodbye = goodbye.map(|at| Deadline { at, why: Why::Liveness });
         let fading = self.fading.first().map(|(at, _)| Deadline { at: *at, why: Why::Layers });
         let own = Deadline::earlier(Deadline::earlier(Deadline::earlier(retry, life), goodbye), fading);
-        Deadline::earlier(own, self.speakers.deadline())
+        let told = self.qualities.next_at.map(|at| Deadline { at, why: Why::Statistics });
+        Deadline::earlier(Deadline::earlier(own, told), self.speakers.deadline())
     }
 
     fn finished(&self) -> bool {

@@ -65,7 +65,9 @@ impl Direction {
         self.flows = self.flowed_at.is_some_and(|at| end.saturating_duration_since(at) <= FLOWED_FOR);
         for ago in (0..seconds).rev() {
             let from = end.checked_sub(SECOND * (ago + 1));
-            let heard = !self.flows || totals.heard_at >= from;
+            // Who was silent when something should have come is silent until something does.
+            let excused = !self.flows && self.judge.verdict().quality != Quality::NoData;
+            let heard = excused || totals.heard_at >= from;
             // What was counted meanwhile is taken for the last second's.
             let second = if ago > 0 {
                 Second { heard, ..Second::default() }
