@@ -184,7 +184,7 @@ impl Pictures {
             sent.temporal = sent.temporal.min(wanted.temporal);
             sent.spatial = sent.spatial.min(wanted.spatial);
             // One layer at a time: what this one may refer to is all there.
-            if descriptor.sync && temporal == sent.temporal + 1 && temporal <= wanted.temporal {
+            if descriptor.sync && temporal == sent.temporal.saturating_add(1) && temporal <= wanted.temporal {
                 sent.temporal = temporal;
             }
             if temporal > sent.temporal {
@@ -198,7 +198,7 @@ impl Pictures {
         }
         // A spatial layer may begin where it refers to no earlier picture.
         let entry = descriptor.begins && !descriptor.predicted;
-        if entry && spatial == self.sent.spatial + 1 && spatial <= self.wanted.spatial {
+        if entry && spatial == self.sent.spatial.saturating_add(1) && spatial <= self.wanted.spatial {
             self.sent.spatial = spatial;
         }
         let sent = spatial <= self.sent.spatial;
