@@ -1,4 +1,4 @@
-/** The room's event stream, as `actors/src/api.rs` (`RoomEvent`) puts it on the wire. */
+/** The room's event stream, as `actors/src/api/events.rs` (`RoomEvent`) puts it on the wire. */
 
 export type Source = 'camera' | 'microphone' | 'screen' | 'screen_audio' | 'voice'
 export type LeaveReason =

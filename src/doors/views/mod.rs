@@ -1,9 +1,13 @@
 //! What the HTTP API shows: rooms, sessions, events. The schemas of the OpenAPI document are made from these.
 
+mod events;
+mod stats;
+
+pub use events::Event;
 use rondo_actors::api;
 use rondo_media::codec::{Codec, Kind};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+pub use stats::Transport;
 use utoipa::ToSchema;
 
 /// An enum of the actors as the API writes it; the compiler holds the two together.
@@ -41,6 +45,7 @@ mirror! {
         Voice,
     }
 }
+
 mirror! {
     /// Which executor serves a room.
     Executor of api::Executor {
@@ -50,6 +55,7 @@ mirror! {
         VideoPriority,
     }
 }
+
 mirror! {
     /// What a track shows or says.
     Source of api::Source {
@@ -65,6 +71,7 @@ mirror! {
         Voice,
     }
 }
+
 mirror! {
     /// How a session is.
     SessionState of api::SessionState {
@@ -78,6 +85,7 @@ mirror! {
         Left,
     }
 }
+
 mirror! {
     /// Why somebody or something went away.
     LeaveReason of api::LeaveReason {
@@ -101,6 +109,7 @@ mirror! {
         ServerError,
     }
 }
+
 mirror! {
     /// Sound or pictures.
     MediaKind of Kind {
@@ -110,6 +119,7 @@ mirror! {
         Video,
     }
 }
+
 mirror! {
     /// How a track is encoded.
     TrackCodec of Codec {
@@ -125,6 +135,7 @@ mirror! {
         Av1,
     }
 }
+
 mirror! {
     /// How good a connection is, over the last five seconds; worse after three seconds of it, better after ten.
     Quality of rondo_media::quality::Quality {
@@ -138,6 +149,7 @@ mirror! {
         NoData,
     }
 }
+
 mirror! {
     /// Why a connection is not better.
     Cause of rondo_media::quality::Cause {
@@ -241,254 +253,6 @@ pub struct Session {
     pub transports: Vec<Transport>,
 }
 
-/// One connection of a session, with its counters since its start.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Transport {
-    /// `TP_…`; shown to a token of this session and to admins, never to guests: who made a transport without a token is
-    /// known by its id, which its Location told.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// `whip` or `whep`.
-    pub door: String,
-    /// ICE and DTLS are up.
-    pub connected: bool,
-    /// Join phases that ended so far, in milliseconds from the request on.
-    pub phases_ms: BTreeMap<String, u64>,
-    /// RTP packets received from the peer.
-    pub packets_received: u64,
-    /// RTP payload bytes received from the peer.
-    pub bytes_received: u64,
-    /// Packets that never came, after repair.
-    pub packets_lost: u64,
-    /// Duplicates dropped.
-    pub duplicates: u64,
-    /// RTP packets sent to the peer, retransmissions not counted.
-    pub packets_sent: u64,
-    /// RTP payload bytes sent to the peer.
-    pub bytes_sent: u64,
-    /// Retransmissions sent.
-    pub retransmissions_sent: u64,
-    /// Packets asked for again that were no longer there.
-    pub retransmissions_missed: u64,
-    /// Fraction lost by the peer's newest receiver report, 0 to 1.
-    pub peer_loss: Option<f32>,
-    /// What the peer says it can take in all (REMB), in bits per second.
-    pub remb_bits_per_second: Option<u64>,
-    /// What the path to the peer takes in all, by the server's estimate, in bits per second.
-    pub estimate_bits_per_second: Option<u64>,
-    /// What arrives there, in bits per second.
-    pub acked_bits_per_second: Option<u64>,
-    /// Bytes sent as padding, to find out what the path takes.
-    pub padding_bytes_sent: u64,
-    /// Bursts of it.
-    pub probes_sent: u64,
-    /// Packets of video that waited because the path takes no more at once.
-    pub packets_paced: u64,
-    /// Packets of video dropped because they would have waited for too long.
-    pub packets_late: u64,
-    /// Round trip, ms.
-    pub rtt_ms: Option<f32>,
-    /// Interarrival jitter of the newest stream, ms.
-    pub jitter_ms: Option<f32>,
-    /// Layers of the video that it publishes, of each track the lowest quality first.
-    pub layers: Vec<Layer>,
-    /// Video that its sections carry.
-    pub subscriptions: Vec<Subscription>,
-}
-
-/// One simulcast layer of a published track, or all of a track that has none.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Layer {
-    /// `TR_…`
-    pub track: String,
-    /// Its name in the publisher's offer; none where the track has no layers.
-    pub rid: Option<String>,
-    /// Packets of it come.
-    pub available: bool,
-    /// Somebody follows it now.
-    pub wanted: bool,
-    /// Payload received, over the last second.
-    pub bits_per_second: Option<u64>,
-    /// Frames received, over the last second.
-    pub fps: Option<u8>,
-    /// Width of its key frames, where they tell.
-    pub width_px: Option<u16>,
-    /// Height of its key frames, where they tell.
-    pub height_px: Option<u16>,
-}
-
-/// What a section that carries video sends.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Subscription {
-    /// The section's mid.
-    pub mid: String,
-    /// `TR_…`
-    pub track: String,
-    /// Nothing is sent, by wish or because the track is muted.
-    pub paused: bool,
-    /// Packets flow.
-    pub flowing: bool,
-    /// The layer that flows, by name; none where nothing flows, or the track has no layers.
-    pub layer: Option<String>,
-}
-
-/// Whether anybody wants a layer of a track.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct LayerWanted {
-    /// Its name in the publisher's offer; none where the track has no layers.
-    pub rid: Option<String>,
-    /// Somebody sees it, or is about to.
-    pub wanted: bool,
-}
-
-/// What one section (m-line) of a play connection carries; nothing if `track` is absent.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Section {
-    /// `TP_…`
-    pub transport: String,
-    /// The section's mid.
-    pub mid: String,
-    /// The track in it.
-    pub track: Option<String>,
-    /// Whose it is.
-    pub identity: Option<String>,
-}
-
-/// An event of a room's stream: the name in `event:` is the field `event` of the data.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// First on a stream: everything as it is now.
-    Snapshot {
-        /// The room.
-        room: Room,
-        /// Sections of your play connections.
-        sections: Vec<Section>,
-        /// Your session, where it is known.
-        you: Option<String>,
-        /// Identities that speak, loudest first.
-        speakers: Vec<String>,
-    },
-    /// The room was opened.
-    RoomStarted {
-        /// The room.
-        room: Room,
-    },
-    /// The room is over; the stream ends.
-    RoomFinished {
-        /// Why.
-        reason: LeaveReason,
-        /// Who ended it.
-        by: Option<String>,
-    },
-    /// Somebody came.
-    ParticipantJoined {
-        /// Who.
-        participant: Participant,
-    },
-    /// Somebody changed name or metadata.
-    ParticipantUpdated {
-        /// Who.
-        participant: Participant,
-    },
-    /// Somebody left.
-    ParticipantLeft {
-        /// Who.
-        identity: String,
-        /// Which stay.
-        session: String,
-        /// Why.
-        reason: LeaveReason,
-    },
-    /// A track is there.
-    TrackPublished {
-        /// Whose.
-        identity: String,
-        /// Which.
-        track: Track,
-    },
-    /// A track is gone.
-    TrackUnpublished {
-        /// Whose.
-        identity: String,
-        /// Which.
-        track: Track,
-        /// Why.
-        reason: LeaveReason,
-    },
-    /// A track is not forwarded for now.
-    TrackMuted {
-        /// Whose.
-        identity: String,
-        /// Which.
-        track: Track,
-    },
-    /// A track is forwarded again.
-    TrackUnmuted {
-        /// Whose.
-        identity: String,
-        /// Which.
-        track: Track,
-    },
-    /// Who speaks, loudest first.
-    Speakers {
-        /// Identities.
-        identities: Vec<String>,
-    },
-    /// To you: what a section carries from now on.
-    SectionAssigned(Section),
-    /// To you: tracks that found no section; open a second connection for them.
-    SectionsFull {
-        /// `TP_…`
-        transport: String,
-        /// How many.
-        missing: usize,
-    },
-    /// To you: a track whose codec your connection did not offer.
-    CodecUnsupported {
-        /// `TP_…`
-        transport: String,
-        /// Which.
-        track: String,
-        /// Its codec.
-        codec: Option<TrackCodec>,
-    },
-    /// To you, who publish: which layers of a track anybody wants, all of them each time. What is not wanted need not be
-    /// sent; what is, at once. A track of which nothing is said is wanted as a whole.
-    LayersWanted {
-        /// Which.
-        track: String,
-        /// In the order of its offer.
-        layers: Vec<LayerWanted>,
-    },
-    /// Somebody's connection changed.
-    StreamState {
-        /// Whose.
-        identity: String,
-        /// Which stay.
-        session: String,
-        /// How it is now.
-        state: SessionState,
-    },
-    /// Somebody's connection has become better or worse. Who is never told of is well.
-    Quality {
-        /// Whose.
-        identity: String,
-        /// How it is now.
-        #[serde(flatten)]
-        verdicts: Verdicts,
-    },
-    /// To you: `muted`, `removed`, `moving`, `replaced`, `join_again`.
-    MessageToYou {
-        /// What.
-        what: String,
-        /// Who did it.
-        by: Option<String>,
-        /// The track it is about.
-        track: Option<String>,
-    },
-}
-
 impl From<&api::RoomInfo> for Room {
     fn from(room: &api::RoomInfo) -> Self {
         Self {
@@ -549,139 +313,6 @@ impl Session {
             room: session.room.to_string(),
             participant: (&session.participant).into(),
             transports: session.transports.iter().map(|transport| Transport::of(transport, ids)).collect(),
-        }
-    }
-}
-
-impl Transport {
-    fn of(stats: &api::TransportStats, with_id: bool) -> Self {
-        Self {
-            id: with_id.then(|| stats.id.clone()),
-            door: stats.door.clone(),
-            connected: stats.connected,
-            phases_ms: stats.phases_ms.clone(),
-            packets_received: stats.packets_received,
-            bytes_received: stats.bytes_received,
-            packets_lost: stats.packets_lost,
-            duplicates: stats.duplicates,
-            packets_sent: stats.packets_sent,
-            bytes_sent: stats.bytes_sent,
-            retransmissions_sent: stats.retransmissions_sent,
-            retransmissions_missed: stats.retransmissions_missed,
-            peer_loss: stats.peer_loss,
-            remb_bits_per_second: stats.remb_bits_per_second,
-            estimate_bits_per_second: stats.estimate_bits_per_second,
-            acked_bits_per_second: stats.acked_bits_per_second,
-            padding_bytes_sent: stats.padding_bytes_sent,
-            probes_sent: stats.probes_sent,
-            packets_paced: stats.packets_paced,
-            packets_late: stats.packets_late,
-            rtt_ms: stats.rtt_ms,
-            jitter_ms: stats.jitter_ms,
-            layers: stats.layers.iter().map(Into::into).collect(),
-            subscriptions: stats.subscriptions.iter().map(Into::into).collect(),
-        }
-    }
-}
-
-impl From<&api::LayerStats> for Layer {
-    fn from(layer: &api::LayerStats) -> Self {
-        Self {
-            track: layer.track.to_string(),
-            rid: layer.rid.clone(),
-            available: layer.available,
-            wanted: layer.wanted,
-            bits_per_second: layer.bits_per_second,
-            fps: layer.fps,
-            width_px: layer.width_px,
-            height_px: layer.height_px,
-        }
-    }
-}
-
-impl From<&api::SubscriptionStats> for Subscription {
-    fn from(subscription: &api::SubscriptionStats) -> Self {
-        Self {
-            mid: subscription.mid.clone(),
-            track: subscription.track.to_string(),
-            paused: subscription.paused,
-            flowing: subscription.flowing,
-            layer: subscription.layer.clone(),
-        }
-    }
-}
-
-impl From<&api::SectionAssignment> for Section {
-    fn from(section: &api::SectionAssignment) -> Self {
-        Self {
-            transport: section.transport.to_string(),
-            mid: section.mid.clone(),
-            track: section.track.map(|track| track.to_string()),
-            identity: section.identity.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-impl From<&api::RoomEvent> for Event {
-    fn from(event: &api::RoomEvent) -> Self {
-        use api::RoomEvent as E;
-        match event {
-            E::Snapshot { room, sections, you, speakers } => Event::Snapshot {
-                room: room.into(),
-                sections: sections.iter().map(Into::into).collect(),
-                you: you.map(|session| session.to_string()),
-                speakers: speakers.clone(),
-            },
-            E::RoomStarted { room } => Event::RoomStarted { room: room.into() },
-            E::RoomFinished { reason, by } => Event::RoomFinished { reason: (*reason).into(), by: by.clone() },
-            E::ParticipantJoined { participant } => Event::ParticipantJoined { participant: participant.into() },
-            E::ParticipantUpdated { participant } => Event::ParticipantUpdated { participant: participant.into() },
-            E::ParticipantLeft { identity, session, reason } => Event::ParticipantLeft {
-                identity: identity.to_string(),
-                session: session.to_string(),
-                reason: (*reason).into(),
-            },
-            E::TrackPublished { identity, track } => {
-                Event::TrackPublished { identity: identity.to_string(), track: track.into() }
-            }
-            E::TrackUnpublished { identity, track, reason } => Event::TrackUnpublished {
-                identity: identity.to_string(),
-                track: track.into(),
-                reason: (*reason).into(),
-            },
-            E::TrackMuted { identity, track } => {
-                Event::TrackMuted { identity: identity.to_string(), track: track.into() }
-            }
-            E::TrackUnmuted { identity, track } => {
-                Event::TrackUnmuted { identity: identity.to_string(), track: track.into() }
-            }
-            E::Speakers { identities } => Event::Speakers { identities: identities.clone() },
-            E::SectionAssigned(section) => Event::SectionAssigned(section.into()),
-            E::SectionsFull { transport, missing } => {
-                Event::SectionsFull { transport: transport.to_string(), missing: *missing }
-            }
-            E::CodecUnsupported { transport, track, codec } => Event::CodecUnsupported {
-                transport: transport.to_string(),
-                track: track.to_string(),
-                codec: codec.map(Into::into),
-            },
-            E::LayersWanted { track, layers } => Event::LayersWanted {
-                track: track.to_string(),
-                layers: layers.iter().map(|l| LayerWanted { rid: l.rid.clone(), wanted: l.wanted }).collect(),
-            },
-            E::StreamState { identity, session, state } => Event::StreamState {
-                identity: identity.to_string(),
-                session: session.to_string(),
-                state: (*state).into(),
-            },
-            E::Quality { identity, verdicts } => {
-                Event::Quality { identity: identity.to_string(), verdicts: (*verdicts).into() }
-            }
-            E::MessageToYou { what, by, track } => Event::MessageToYou {
-                what: (*what).to_owned(),
-                by: by.clone(),
-                track: track.map(|track| track.to_string()),
-            },
         }
     }
 }
