@@ -58,7 +58,11 @@ struct Direction {
 impl Direction {
     /// `seconds` have ended, the last one at `end`.
     fn judge(&mut self, end: Instant, seconds: u32, totals: Totals) {
-        let expected = totals.expected.saturating_sub(self.before.expected);
+        if totals.expected < self.before.expected {
+            // A transport has ended and took its counts along.
+            self.before = totals;
+        }
+        let expected = totals.expected - self.before.expected;
         if expected > 0 {
             self.flowed_at = Some(end);
         }
