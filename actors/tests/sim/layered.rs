@@ -1,12 +1,14 @@
 //! A publisher of three simulcast layers and a viewer of them, to the byte: what is checked is what a decoder would trip over.
 
-use crate::plain::{MID_EXT, RTX, VIDEO_LINES, VP8, binding_request, extend, section, session_lines};
+use crate::plain::{
+    AUDIO_LINES, LEVEL_EXT, MID_EXT, OPUS, RTX, VIDEO_LINES, VP8, binding_request, extend, section, session_lines,
+};
 use rondo_actors::api::Joined;
 use rondo_actors::sim::Client;
 use rondo_media::codec::vp8;
 use rondo_media::units::WallClock;
 use rondo_media::wire::rtcp::{
-    Compound, Packet, SenderInfo, write_cname, write_nack, write_receiver_report, write_sender_report,
+    Compound, Packet, SenderInfo, write_cname, write_nack, write_receiver_report, write_remb, write_sender_report,
 };
 use rondo_media::wire::rtp::{Class, RtpHeader, RtpView, classify};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,6 +26,10 @@ const FRAME: Duration = Duration::from_millis(33);
 const TICKS: u32 = 2_970;
 /// Bytes of the stamp at the end of each payload: layer, frame, packet, whether it is of a key frame.
 const STAMP: usize = 7;
+/// A packet of sound, its RTP time, and its level when somebody speaks: −20 dBov, and the bit of a voice.
+const SOUND: Duration = Duration::from_millis(20);
+const SOUND_TICKS: u32 = 960;
+const VOICE: u8 = 0x80 | 20;
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 const NACK_EVERY: Duration = Duration::from_millis(100);
 const NACKS_MAX: u32 = 20;
@@ -87,6 +93,8 @@ pub struct Layered {
     layers: Vec<Encoder>,
     next_frame: Instant,
     frame: u32,
+    /// Packets of sound so far, where it has any, and when the next is due.
+    sounds: Option<(u32, Instant)>,
     /// Temporal layers 0 2 1 2, all of which a decoder can begin with.
     pub temporal: bool,
     /// By SSRC.
@@ -106,6 +114,7 @@ impl Layered {
             layers: Vec::new(),
             next_frame: now + Duration::from_millis(40),
             frame: 0,
+            sounds: None,
             temporal: false,
             got: BTreeMap::new(),
         }
@@ -125,6 +134,26 @@ impl Layered {
         RIDS.iter().for_each(|rid| lines.push_str(&format!("a=rid:{rid} send\r\n")));
         lines.push_str("a=simulcast:send q;h;f\r\n");
         Self::bundle(1) + &section("video", "0", "sendonly", "96 97", &lines)
+    }
+
+    /// The same, and a section of sound.
+    pub fn offer_to_speak() -> String {
+        Self::offer_to_publish().replace("BUNDLE 0", "BUNDLE 0 1")
+            + &section("audio", "1", "sendonly", "111", AUDIO_LINES)
+    }
+
+    /// Begins to speak.
+    pub fn speak(&mut self, now: Instant) {
+        self.sounds = Some((0, now));
+    }
+
+    /// The viewer says what it takes in all.
+    pub fn takes(&mut self, bits_per_second: u64) {
+        let ssrcs: Vec<u32> = self.got.keys().copied().collect();
+        let mut out = Vec::new();
+        write_receiver_report(&mut out, 7, &[]);
+        write_remb(&mut out, 7, bits_per_second, &ssrcs);
+        self.send(out);
     }
 
     pub fn offer_to_play(sections: usize) -> String {
@@ -221,6 +250,19 @@ impl Layered {
         }
         packets.into_iter().for_each(|packet| self.send(packet));
         self.frame += 1;
+    }
+
+    fn send_sound(&mut self, now: Instant) {
+        while let Some((count, due)) = self.sounds.filter(|(_, due)| *due <= now) {
+            let ssrc = 0x3000_0000 + u32::from(self.who);
+            let (seq, rtp_time) = (count as u16, count.wrapping_mul(SOUND_TICKS));
+            let header = RtpHeader { marker: count == 0, pt: OPUS, seq, rtp_time, ssrc };
+            let mut out = Vec::new();
+            let extensions: [(u8, &[u8]); 2] = [(MID_EXT, b"1"), (LEVEL_EXT, &[VOICE])];
+            header.emit(&extensions, &[1; 80], 0, &mut out).expect("a packet that can be written");
+            self.send(out);
+            self.sounds = Some((count + 1, due + SOUND));
+        }
     }
 
     fn rtcp(&mut self, datagram: &[u8]) {
@@ -466,6 +508,7 @@ impl Client for Layered {
             self.send_frame(now);
             self.next_frame += FRAME;
         }
+        self.send_sound(now);
         self.ask_for_missing(now);
     }
 
@@ -473,7 +516,8 @@ impl Client for Layered {
         self.server?;
         let media = (!self.layers.is_empty()).then_some(self.next_frame);
         let missing = self.got.values().flat_map(|got| got.missing.values()).map(|(at, _)| *at).min();
-        [Some(self.next_check), media, missing].into_iter().flatten().min()
+        let sound = self.sounds.map(|(_, due)| due);
+        [Some(self.next_check), media, sound, missing].into_iter().flatten().min()
     }
 
     fn transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {

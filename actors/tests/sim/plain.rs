@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const OPUS: u8 = 111;
+pub const OPUS: u8 = 111;
 pub const VP8: u8 = 96;
 pub const RTX: u8 = 97;
 pub const MID_EXT: u8 = 1;
-const LEVEL_EXT: u8 = 2;
+pub const LEVEL_EXT: u8 = 2;
 /// A player asks again for what it misses this often, and this many times.
 const NACK_EVERY: Duration = Duration::from_millis(120);
 const NACKS_MAX: u32 = 20;
@@ -512,6 +512,6 @@ pub fn section(kind: &str, mid: &str, direction: &str, pts: &str, lines: &str) -
     )
 }
 
-const AUDIO_LINES: &str = "a=rtpmap:111 opus/48000/2\r\n";
+pub const AUDIO_LINES: &str = "a=rtpmap:111 opus/48000/2\r\n";
 pub const VIDEO_LINES: &str = "a=rtpmap:96 VP8/90000\r\na=rtcp-fb:96 nack\r\na=rtcp-fb:96 nack pli\r\n\
                            a=rtpmap:97 rtx/90000\r\na=fmtp:97 apt=96\r\n";

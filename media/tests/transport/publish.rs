@@ -4,7 +4,9 @@ use crate::net::*;
 use crate::srtp::{seal_rtcp, seal_rtp};
 use rondo_media::codec::{Codec, Kind};
 use rondo_media::transport::{ClosedBy, DatagramRefused, Role, TransportEvent};
+use rondo_media::units::Bitrate;
 use std::time::Duration;
+use str0m::bwe::BweKind;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind};
 use str0m::rtp::{Extension, ExtensionMap};
 use str0m::{Event, RtcConfig};
@@ -71,6 +73,30 @@ fn a_key_frame_request_reaches_the_publisher() {
     let asked = net.client_events.iter().filter_map(|e| if let Event::KeyframeRequest(k) = e { Some(k) } else { None });
     let asked: Vec<_> = asked.map(|k| (k.mid, k.kind)).collect();
     assert_eq!(asked, [(mids[1], KeyframeRequestKind::Pli)]);
+}
+
+/// What libwebrtc and others stay below (draft-alvestrand-rmcat-remb-03 §2.2).
+#[test]
+fn a_cap_reaches_a_publisher_that_knows_remb_and_no_other() {
+    for knows in [true, false] {
+        let mut config = RtcConfig::new();
+        if !knows {
+            config.codec_config().iter_mut().for_each(|params| params.set_fb_remb(false));
+        }
+        let (mut net, mids) = Net::publisher(start(), config);
+        net.connect();
+        let pt = net.server.sections()[1].formats[0].pt;
+        net.write(mids[1], pt, 1, 1, &[1; 100]);
+        net.run_ms(5);
+        net.server.cap(net.now, 1, Bitrate::from_kbps(1_200));
+        net.run_ms(50);
+        let told = net.client_events.iter().filter_map(|e| match e {
+            Event::EgressBitrateEstimate(BweKind::Remb { mid, estimate }) => Some((*mid, estimate.as_u64() / 1_000)),
+            _ => None,
+        });
+        let told: Vec<_> = told.collect();
+        assert_eq!(told, if knows { vec![(mids[1], 1_200)] } else { vec![] });
+    }
 }
 
 #[test]
