@@ -1,7 +1,7 @@
 //! A case of viewers on a path, what is measured in it, and what of that is as it shall be.
 
-use super::leg::FRAME_MS;
-use super::{LAYERS, Leg, Path, Tcp, layered, step};
+use super::source::FRAME_MS;
+use super::{Flow, LAYERS, Path, Place, Tcp, step};
 
 /// Sound goes with every layer.
 const SOUND_KBPS: u64 = 40;
@@ -12,6 +12,7 @@ const STEADY_S: u64 = 5;
 const TURNS: u64 = 5;
 
 /// See the module. Times in seconds, rates in kbit/s.
+#[derive(Clone, Copy)]
 pub struct Case {
     pub name: &'static str,
     pub seconds: u64,
@@ -26,6 +27,8 @@ pub struct Case {
     pub back_kbps: &'static [(u64, u64)],
     /// When each flow is active.
     pub active: fn(usize, u64) -> bool,
+    /// The source has no layers: its rate follows the estimate, up to so much.
+    pub follows_up_to: Option<u64>,
     /// So many flows go the other way: the last ones.
     pub against: usize,
     pub tcp: TcpKind,
@@ -97,6 +100,7 @@ pub const CASE: Case = Case {
     kbps: &[],
     back_kbps: &[],
     active: |_, _| true,
+    follows_up_to: None,
     against: 0,
     tcp: TcpKind::None,
     wants: Wants::Usual,
@@ -137,6 +141,11 @@ impl Case {
         ways.into_iter().filter(|way| !way.legs.is_empty()).collect()
     }
 
+    /// What the path takes; 0 where nothing arrives.
+    pub fn path_kbps(&self, second: u64) -> u64 {
+        at(self.kbps, second).unwrap_or(0)
+    }
+
     fn active_at(&self, way: &Way, second: u64) -> u64 {
         way.legs.clone().filter(|leg| (self.active)(*leg, second)).count() as u64
     }
@@ -155,12 +164,12 @@ impl Case {
     }
 
     /// Whether nothing has changed for so many seconds.
-    fn rests(&self, second: u64, for_s: u64) -> bool {
+    pub fn rests(&self, second: u64, for_s: u64) -> bool {
         second >= for_s && !(second + 1 - for_s..=second).any(|second| self.changes_at(second))
     }
 
     /// `turn`: of those in which frames leave at other times; all together in the first. `look` is shown each millisecond's end.
-    pub fn run(&self, turn: u64, look: impl Fn(u64, &[Leg], &[Path; 2])) -> (Vec<Leg>, [Path; 2], Vec<Tcp>) {
+    pub fn run<F: Flow>(&self, turn: u64, look: impl Fn(u64, &[F], &[Path; 2])) -> (Vec<F>, [Path; 2], Vec<Tcp>) {
         let path = Path {
             jitter_us: self.jitter_ms * 1_000,
             queue_us: self.queue_ms * 1_000,
@@ -169,11 +178,12 @@ impl Case {
         };
         let back = if self.back_kbps.is_empty() { Path::wide() } else { Path::new(1) };
         let mut paths = [path, back];
-        let mut legs: Vec<Leg> = (1..=self.delays_ms.len() as u64).map(layered).collect();
+        let mut legs: Vec<F> = (1..=self.delays_ms.len() as u64).map(F::new).collect();
         let there = legs.len() - self.against;
         for (n, (leg, delay_ms)) in legs.iter_mut().zip(self.delays_ms).enumerate() {
-            (leg.delay_ms, leg.way) = (*delay_ms, usize::from(n >= there));
-            leg.phase_ms = turn * (7 + 11 * n as u64) % FRAME_MS;
+            let phase_ms = turn * (7 + 11 * n as u64) % FRAME_MS;
+            self.follows_up_to.into_iter().for_each(|most| leg.follow(most));
+            *leg.place() = Place { active: true, phase_ms, way: usize::from(n >= there), delay_ms: *delay_ms };
         }
         let mut tcps: Vec<Tcp> = match self.tcp {
             TcpKind::None => Vec::new(),
@@ -199,7 +209,7 @@ impl Case {
                     path.loss_permille = if kbps == 0 { 1_000 } else { self.loss_permille };
                 }
             }
-            legs.iter_mut().enumerate().for_each(|(n, leg)| leg.active = (self.active)(n, second));
+            legs.iter_mut().enumerate().for_each(|(n, leg)| leg.place().active = (self.active)(n, second));
             step(ms, &mut legs, &mut paths);
             for (tcp, begins_ms) in tcps.iter_mut().zip(&mut begins_ms) {
                 match self.tcp {
@@ -220,9 +230,9 @@ impl Case {
     }
 
     /// The worst of each figure in several turns; what each flow had in the first.
-    pub fn measure(&self) -> Measured {
-        let first = self.measure_turn(0);
-        (1..TURNS).map(|turn| self.measure_turn(turn)).fold(first, |one, other| Measured {
+    pub fn measure<F: Flow>(&self) -> Measured {
+        let first = self.measure_turn::<F>(0);
+        (1..TURNS).map(|turn| self.measure_turn::<F>(turn)).fold(first, |one, other| Measured {
             use_percent: one.use_percent.min(other.use_percent),
             fair_percent: one.fair_percent.min(other.fair_percent),
             p95_ms: one.p95_ms.max(other.p95_ms),
@@ -234,8 +244,10 @@ impl Case {
         })
     }
 
-    fn measure_turn(&self, turn: u64) -> Measured {
-        let (legs, paths, tcps) = self.run(turn, |_, _, _| {});
+    /// As above, of one turn.
+    pub fn measure_turn<F: Flow>(&self, turn: u64) -> Measured {
+        let (legs, paths, tcps) = self.run::<F>(turn, |_, _, _| {});
+        let legs: Vec<_> = legs.iter().map(Flow::seen).collect();
         let ways = self.ways();
         // What flows on a way, of layers and sound.
         let flows = |way: &Way, ms: u64| -> u64 {
@@ -323,6 +335,15 @@ impl Case {
     }
 
     pub fn row(&self, measured: &Measured) -> String {
+        self.row_as(self.name, measured)
+    }
+
+    /// The same with the name of who was measured.
+    pub fn row_of(&self, who: &str, measured: &Measured) -> String {
+        self.row_as(&format!("{}: {who}", self.name), measured)
+    }
+
+    fn row_as(&self, name: &str, measured: &Measured) -> String {
         let tenths = |n: u64| format!("{}.{}", n / 10, n % 10);
         let seconds = |ms: &Option<u64>| ms.map_or("–".into(), |ms| format!("{} s", tenths(ms.div_ceil(100))));
         let misses = self.misses(measured);
@@ -342,8 +363,7 @@ impl Case {
             _ => ("–".into(), "–".into()),
         };
         format!(
-            "| {} | {used} | {fair} | {} ms | {} % | {} | {} | {} | {} | {verdict} |",
-            self.name,
+            "| {name} | {used} | {fair} | {} ms | {} % | {} | {} | {} | {} | {verdict} |",
             measured.p95_ms,
             tenths(measured.sound_lost_permille),
             tenths(measured.switches_tenths),

@@ -1,13 +1,13 @@
 //! The cases of RFC 8867 §5 with layered sources, and those that are asked for besides, as one table in
 //! `docs/congestion.md`.
 
+use super::Leg;
 use super::case::{Aim, CASE, Case, TcpKind, Wants};
+use super::document;
 use std::fmt::Write as _;
 
-const DOC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/congestion.md");
-const BEGINS: &str = "<!-- table of media/tests/congestion: begins -->\n";
-const ENDS: &str = "<!-- table of media/tests/congestion: ends -->";
-const HEAD: &str =
+const TABLE: &str = "table of media/tests/congestion";
+pub const HEAD: &str =
     "| case | use | of equal shares | queue, p95 | sound lost | switches | down | back | kbit/s of each | targets |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
@@ -17,7 +17,7 @@ const LONG: Case =
     Case { active: |_, second| second >= 5, tcp: TcpKind::Long, kbps: &[(0, 2_000)], wants: Wants::Nothing, ..CASE };
 const LOSS: Case = Case { seconds: 60, kbps: &[(0, 20_000)], wants: Wants::Rate, ..CASE };
 
-const CASES: &[Case] = &[
+pub const CASES: &[Case] = &[
     Case { name: "5.1 variable capacity", seconds: 100, kbps: ONE, ..CASE },
     Case { name: "5.1 with 30 ms of jitter", seconds: 100, jitter_ms: 30, kbps: ONE, missed: &[Aim::Back], ..CASE },
     Case {
@@ -87,20 +87,18 @@ const CASES: &[Case] = &[
 fn the_table_is_as_it_is_told_and_what_was_reached_stays_reached() {
     let (mut table, mut wrong) = (String::from(HEAD), String::new());
     for case in CASES {
-        let measured = case.measure();
+        let measured = case.measure::<Leg>();
         let misses: Vec<Aim> = case.misses(&measured);
         if misses != case.missed {
             writeln!(wrong, "{}: misses {misses:?}, known are {:?}: {measured:?}", case.name, case.missed).unwrap();
         }
         writeln!(table, "{}", case.row(&measured)).unwrap();
     }
-    let doc = std::fs::read_to_string(DOC).unwrap();
-    let (before, rest) = doc.split_once(BEGINS).expect("the document has a place for the table");
-    let (told, after) = rest.split_once(ENDS).expect("the document has an end of the table");
-    if std::env::var_os("RONDO_UPDATE_SNAPSHOTS").is_some() {
-        std::fs::write(DOC, [before, BEGINS, &table, ENDS, after].concat()).unwrap();
+    let told = document::part(TABLE);
+    if document::is_to_be_written() {
+        document::write(TABLE, &table);
     } else {
-        assert_eq!(told, table, "run once with RONDO_UPDATE_SNAPSHOTS=1, look at the difference and commit {DOC}");
+        assert_eq!(told, table, "run once with RONDO_UPDATE_SNAPSHOTS=1, look at the difference and commit it");
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
@@ -113,7 +111,7 @@ fn trace() {
     let turn = std::env::var("RONDO_TURN").ok().and_then(|turn| turn.parse().ok()).unwrap_or(0);
     CASES.iter().filter(|case| case.name.starts_with(&wanted)).for_each(|case| {
         println!("{}", case.name);
-        case.run(turn, |ms, legs, paths| {
+        case.run(turn, |ms, legs: &[Leg], paths| {
             if ms % 500 == 0 {
                 let waits = paths[0].free_at_us.saturating_sub(ms * 1_000) / 1_000;
                 print!("{:6.1} {waits:4} ms", ms as f64 / 1_000.0);
